@@ -1,0 +1,171 @@
+"""The port to the disk: all that must last goes through it, so that a simulated disk can stand in.
+
+`log` and `cluster.local` take a `Disk`; `barnabas.testing` has one that loses what was not synced.
+A write is whole or raises; a rename is atomic; nothing lasts before `sync` (names: before `sync_dir`).
+Failures are plain `OSError`s.
+"""
+
+import fcntl
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol
+
+from barnabas.types import Buffer
+
+
+class File(Protocol):
+    """One open file. Closed when nobody holds it any more, so a slice being sent outlives a deletion."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def size(self) -> int: ...
+    def append(self, data: Buffer) -> None: ...
+    def pread(self, size: int, position: int) -> bytes: ...
+    def truncate(self, size: int) -> None: ...
+    def sync(self) -> None: ...
+    def fileno(self) -> int: ...
+    def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    """Names and files. Paths are plain strings; `make_dir` makes parents too."""
+
+    def open(self, path: str, *, create: bool = False) -> File: ...
+    def exists(self, path: str) -> bool: ...
+    def list(self, path: str) -> list[str]: ...
+    def make_dir(self, path: str) -> None: ...
+    def remove(self, path: str) -> None: ...
+    def remove_dir(self, path: str) -> None: ...
+    def rename(self, source: str, target: str) -> None: ...
+    def sync_dir(self, path: str) -> None: ...
+    def lock(self, path: str) -> File: ...
+
+
+@dataclass(frozen=True, slots=True)
+class FileSlice:
+    """Bytes that need not be read to be sent: the server hands them to `sendfile`."""
+
+    file: File
+    position: int
+    size: int
+
+    def __len__(self) -> int:
+        return self.size
+
+    def read(self) -> bytes:
+        return self.file.pread(self.size, self.position)
+
+
+def write_atomically(disk: Disk, path: str, data: bytes) -> None:
+    """Replace a small file so that a crash leaves the old text or the new one, never a mixture."""
+    temporary = path + ".tmp"
+    with suppress(FileNotFoundError):
+        disk.remove(temporary)
+    file = disk.open(temporary, create=True)
+    try:
+        file.append(data)
+        file.sync()
+    finally:
+        file.close()
+    disk.rename(temporary, path)
+    disk.sync_dir(os.path.dirname(path))
+
+
+def read_whole(disk: Disk, path: str) -> bytes:
+    """A small file's text."""
+    file = disk.open(path)
+    try:
+        return file.pread(file.size, 0)
+    finally:
+        file.close()
+
+
+class RealFile:
+    """A file of the operating system, written only at its end."""
+
+    __slots__ = ("_fd", "path", "size")
+
+    def __init__(self, path: str, fd: int) -> None:
+        self.path = path
+        self._fd = fd
+        self.size = os.fstat(fd).st_size
+
+    def append(self, data: Buffer) -> None:
+        """Write at the end, whole or not at all: what a full disk cut short is taken back."""
+        length = len(data)
+        # pwrite: the position is ours, so a short write needs no seek to be undone.
+        try:
+            written = os.pwrite(self._fd, data, self.size)
+            while written < length:
+                written += os.pwrite(self._fd, memoryview(data)[written:], self.size + written)
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(self._fd, self.size)
+            raise
+        self.size += length
+
+    def pread(self, size: int, position: int) -> bytes:
+        return os.pread(self._fd, size, position)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+        self.size = size
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class RealDisk:
+    """The operating system's own files."""
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return RealFile(path, os.open(path, flags, 0o644))
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def list(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def make_dir(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def remove(self, path: str) -> None:
+        os.remove(path)
+
+    def remove_dir(self, path: str) -> None:
+        os.rmdir(path)
+
+    def rename(self, source: str, target: str) -> None:
+        os.replace(source, target)
+
+    def sync_dir(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def lock(self, path: str) -> RealFile:
+        """Hold a lock file; BlockingIOError where another process has it."""
+        file = self.open(path, create=True)
+        try:
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.close()
+            raise
+        return file
