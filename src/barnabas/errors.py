@@ -30,7 +30,7 @@ class Code(IntEnum):
     REPLICA_NOT_AVAILABLE = 9, "The replica is not available on this broker."
     MESSAGE_TOO_LARGE = 10, "A record batch is larger than max.message.bytes allows."
     STALE_CONTROLLER_EPOCH = 11, "The controller that sent this has been replaced."
-    OFFSET_METADATA_TOO_LARGE = 12, "The metadata of an offset commit is larger than offset.metadata.max.bytes."
+    OFFSET_METADATA_TOO_LARGE = 12, "An offset commit's metadata is larger than offset.metadata.max.bytes."
     NETWORK_EXCEPTION = 13, "The connection was lost before the answer came."
     COORDINATOR_LOAD_IN_PROGRESS = 14, "The coordinator is still loading; try again."
     COORDINATOR_NOT_AVAILABLE = 15, "There is no coordinator for this group or transaction now; try again."
@@ -38,13 +38,16 @@ class Code(IntEnum):
     INVALID_TOPIC_EXCEPTION = 17, "The topic name is not valid, or the topic is internal."
     RECORD_LIST_TOO_LARGE = 18, "The request has more record data than a segment can take."
     NOT_ENOUGH_REPLICAS = 19, "Fewer replicas are in sync than min.insync.replicas asks for."
-    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20, "The records are written, but on fewer replicas than min.insync.replicas asks for."
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20, "The records are written, but on too few replicas."
     INVALID_REQUIRED_ACKS = 21, "acks must be 0, 1 or -1 (all)."
     ILLEGAL_GENERATION = 22, "The group has moved on to another generation; join again."
     INCONSISTENT_GROUP_PROTOCOL = 23, "The member and its group have no protocol in common."
     INVALID_GROUP_ID = 24, "The group id is not valid."
     UNKNOWN_MEMBER_ID = 25, "The group does not know this member; join again."
-    INVALID_SESSION_TIMEOUT = 26, "The session timeout is outside group.min.session.timeout.ms and group.max.session.timeout.ms."
+    INVALID_SESSION_TIMEOUT = (
+        26,
+        "The session timeout is outside what group.min/max.session.timeout.ms allow.",
+    )
     REBALANCE_IN_PROGRESS = 27, "The group is rebalancing; join again."
     INVALID_COMMIT_OFFSET_SIZE = 28, "The offset commit is too large to be stored."
     TOPIC_AUTHORIZATION_FAILED = 29, "Not allowed to do this with the topic."
@@ -56,7 +59,7 @@ class Code(IntEnum):
     UNSUPPORTED_VERSION = 35, "The broker does not speak this version of the request."
     TOPIC_ALREADY_EXISTS = 36, "A topic of this name exists already."
     INVALID_PARTITIONS = 37, "The number of partitions is not valid."
-    INVALID_REPLICATION_FACTOR = 38, "The replication factor is not valid, or larger than the number of brokers."
+    INVALID_REPLICATION_FACTOR = 38, "The replication factor is not valid, or there are too few brokers."
     INVALID_REPLICA_ASSIGNMENT = 39, "The replica assignment is not valid."
     INVALID_CONFIG = 40, "A setting is unknown or its value is not valid."
     NOT_CONTROLLER = 41, "This broker is not the controller."

@@ -1,0 +1,94 @@
+"""One setting: its name, type, bounds and doc, and how its value is read from text and written back.
+
+Used by `config`, where all of them are declared.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TypeAlias
+
+from barnabas.errors import BarnabasError
+
+Value: TypeAlias = bool | int | float | str | frozenset[str] | tuple[str, ...]
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+
+
+class ConfigError(BarnabasError):
+    """A setting that does not exist, or a value it cannot take."""
+
+
+class Kind(IntEnum):
+    """A setting's type, numbered as DescribeConfigs does."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One declared setting."""
+
+    name: str
+    kind: Kind
+    default: Value
+    doc: str
+    least: float | None
+    most: float | None
+    among: tuple[str, ...]
+    synonyms: tuple[tuple[str, int], ...]
+    """For a topic's setting: the broker's settings it falls back to, and what to multiply those by."""
+    dynamic: bool
+    """For a broker's setting: may be changed while the broker runs."""
+
+    def parse(self, text: str) -> Value:
+        """The value a text means, or a ConfigError that says what would have been accepted."""
+        text = text.strip()
+        match self.kind:
+            case Kind.BOOLEAN:
+                if text.lower() not in ("true", "false"):
+                    raise self._refuse(text, "true or false")
+                return text.lower() == "true"
+            case Kind.INT | Kind.LONG | Kind.DOUBLE:
+                return self._parse_number(text)
+            case Kind.LIST:
+                items = tuple(item.strip() for item in text.split(",") if item.strip())
+                if self.among and (not items or not set(items) <= set(self.among)):
+                    raise self._refuse(text, "one or more of " + ", ".join(self.among))
+                return frozenset(items) if isinstance(self.default, frozenset) else items
+            case Kind.STRING:
+                if self.among and text not in self.among:
+                    raise self._refuse(text, "one of " + ", ".join(self.among))
+                return text
+
+    def _parse_number(self, text: str) -> int | float:
+        whole = self.kind is not Kind.DOUBLE
+        try:
+            number = int(text) if whole else float(text)
+        except ValueError:
+            raise self._refuse(text, "a whole number" if whole else "a number") from None
+        least = self.least if self.least is not None else -(2**63)
+        most = self.most if self.most is not None else (INT_MAX if self.kind is Kind.INT else LONG_MAX)
+        if not least <= number <= most:
+            bounds = f"at least {least:g}" if self.most is None else f"between {least:g} and {most:g}"
+            raise self._refuse(text, bounds)
+        return number
+
+    def _refuse(self, text: str, wanted: str) -> ConfigError:
+        return ConfigError(f"{self.name} cannot be {text!r}: it must be {wanted}.")
+
+
+def render(value: Value) -> str:
+    """A value as Kafka writes it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, frozenset):
+        return ",".join(sorted(value))
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value)
