@@ -52,7 +52,7 @@ class TopicConfig:
 
     cleanup_policy: frozenset[str] = _setting(
         frozenset({"delete"}),
-        "What happens to old records: delete drops segments by age and size, compact keeps the newest of a key.",
+        "What happens to old records: delete drops old segments, compact keeps the newest value of each key.",
         among=("delete", "compact"),
         synonyms=("log.cleanup.policy",),
     )

@@ -1,0 +1,182 @@
+"""Decides what may become of topics. Pure: an image and a wish in, changes or a refusal out.
+
+Called by the broker that is the controller, which has the changes stored and then applied.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from barnabas.cluster.image import (
+    Change,
+    ClusterImage,
+    PartitionImage,
+    PartitionsAdded,
+    TopicConfigured,
+    TopicCreated,
+    TopicDeleted,
+    TopicImage,
+)
+from barnabas.config import BrokerConfig, topic_config
+from barnabas.errors import Code, Refused
+from barnabas.setting import ConfigError
+from barnabas.types import BrokerId
+
+MAX_NAME_LENGTH = 249
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+_LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class WantedTopic:
+    """A topic somebody asks for. -1 leaves a number to the broker's defaults."""
+
+    name: str
+    id: UUID
+    partitions: int = -1
+    replication_factor: int = -1
+    assignment: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+
+
+def check_name(name: str) -> None:
+    """Refuse what Kafka refuses; a name is a folder's name too, so nothing else may slip through."""
+    if not name:
+        raise Refused(Code.INVALID_TOPIC_EXCEPTION, "A topic's name cannot be empty.")
+    if name in (".", ".."):
+        raise Refused(Code.INVALID_TOPIC_EXCEPTION, "A topic's name cannot be '.' or '..'.")
+    if len(name) > MAX_NAME_LENGTH:
+        raise Refused(
+            Code.INVALID_TOPIC_EXCEPTION,
+            f"A topic's name can have {MAX_NAME_LENGTH} characters at most; this one has {len(name)}.",
+        )
+    if not _LEGAL_NAME.fullmatch(name):
+        raise Refused(
+            Code.INVALID_TOPIC_EXCEPTION,
+            f"The topic name {name[:60]!r} has other characters than letters, digits, '.', '_' and '-'.",
+        )
+
+
+def create_topic(image: ClusterImage, wanted: WantedTopic, defaults: BrokerConfig) -> list[Change]:
+    """The changes that make a topic."""
+    check_name(wanted.name)
+    if wanted.name in image.topics:
+        raise Refused(Code.TOPIC_ALREADY_EXISTS, f"Topic {wanted.name!r} exists already.")
+    _check_collision(image, wanted.name)
+    configs = checked_configs({k: v for k, v in wanted.configs.items() if v is not None}, defaults)
+    partitions = _assigned(image, wanted) if wanted.assignment else _spread(image, wanted, defaults)
+    return [TopicCreated(TopicImage(wanted.name, wanted.id, partitions, configs))]
+
+
+def delete_topic(image: ClusterImage, name: str, defaults: BrokerConfig) -> list[Change]:
+    """The changes that end a topic."""
+    if not defaults.delete_topic_enable:
+        raise Refused(Code.TOPIC_DELETION_DISABLED)
+    if name not in image.topics:
+        raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
+    return [TopicDeleted(name)]
+
+
+def add_partitions(
+    image: ClusterImage, name: str, count: int, assignments: Sequence[Sequence[int]] | None
+) -> list[Change]:
+    """The changes that give a topic more partitions, `count` in all."""
+    topic = image.topics.get(name)
+    if topic is None:
+        raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
+    present = len(topic.partitions)
+    if count == present:
+        raise Refused(Code.INVALID_PARTITIONS, f"Topic {name!r} has {present} partitions already.")
+    if count < present:
+        raise Refused(
+            Code.INVALID_PARTITIONS,
+            f"Topic {name!r} has {present} partitions; they can become more, not fewer (asked for: {count}).",
+        )
+    if assignments is not None:
+        if len(assignments) != count - present:
+            raise Refused(
+                Code.INVALID_REPLICA_ASSIGNMENT,
+                f"{count - present} partitions are to be added, and {len(assignments)} are assigned.",
+            )
+        added = tuple(_partition(image, replicas) for replicas in assignments)
+    else:
+        factor = len(topic.partitions[0].replicas)
+        added = tuple(_partition(image, _replicas(image, index, factor)) for index in range(present, count))
+    return [PartitionsAdded(name, added)]
+
+
+def configure_topic(
+    image: ClusterImage, name: str, configs: Mapping[str, str], defaults: BrokerConfig
+) -> list[Change]:
+    """The changes that give a topic these settings, and no others."""
+    if name not in image.topics:
+        raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
+    return [TopicConfigured(name, checked_configs(configs, defaults))]
+
+
+def checked_configs(configs: Mapping[str, str], defaults: BrokerConfig) -> dict[str, str]:
+    """The same settings, or INVALID_CONFIG with a sentence."""
+    try:
+        topic_config(defaults.topic_defaults, configs)
+    except ConfigError as error:
+        raise Refused(Code.INVALID_CONFIG, str(error)) from None
+    return dict(configs)
+
+
+def _check_collision(image: ClusterImage, name: str) -> None:
+    # Metrics names have '.' and '_' folded together: two topics that differ only there would be one.
+    folded = name.replace(".", "_")
+    for other in image.topics:
+        if other.replace(".", "_") == folded:
+            raise Refused(
+                Code.INVALID_TOPIC_EXCEPTION,
+                f"Topic {name!r} collides with {other!r}: '.' and '_' count as the same in names.",
+            )
+
+
+def _assigned(image: ClusterImage, wanted: WantedTopic) -> tuple[PartitionImage, ...]:
+    if wanted.partitions != -1 or wanted.replication_factor != -1:
+        raise Refused(
+            Code.INVALID_REQUEST,
+            "Give either an assignment or a number of partitions and replicas, not both.",
+        )
+    if sorted(wanted.assignment) != list(range(len(wanted.assignment))):
+        raise Refused(
+            Code.INVALID_REPLICA_ASSIGNMENT, "The assigned partitions must be numbered from 0 without a gap."
+        )
+    return tuple(_partition(image, wanted.assignment[index]) for index in range(len(wanted.assignment)))
+
+
+def _spread(image: ClusterImage, wanted: WantedTopic, defaults: BrokerConfig) -> tuple[PartitionImage, ...]:
+    count = defaults.num_partitions if wanted.partitions == -1 else wanted.partitions
+    factor = (
+        defaults.default_replication_factor if wanted.replication_factor == -1 else wanted.replication_factor
+    )
+    if count < 1:
+        raise Refused(Code.INVALID_PARTITIONS, f"A topic needs at least one partition, not {count}.")
+    if factor < 1:
+        raise Refused(Code.INVALID_REPLICATION_FACTOR, f"A topic needs at least one replica, not {factor}.")
+    if factor > len(image.brokers):
+        raise Refused(
+            Code.INVALID_REPLICATION_FACTOR,
+            f"{factor} replicas need as many brokers; {len(image.brokers)} are alive.",
+        )
+    return tuple(_partition(image, _replicas(image, index, factor)) for index in range(count))
+
+
+def _replicas(image: ClusterImage, index: int, factor: int) -> list[int]:
+    brokers = sorted(image.brokers)
+    return [brokers[(index + step) % len(brokers)] for step in range(factor)]
+
+
+def _partition(image: ClusterImage, replicas: Sequence[int]) -> PartitionImage:
+    if not replicas or len(set(replicas)) != len(replicas):
+        raise Refused(
+            Code.INVALID_REPLICA_ASSIGNMENT, "A partition's replicas must be one or more different brokers."
+        )
+    strangers = [replica for replica in replicas if replica not in image.brokers]
+    if strangers:
+        raise Refused(Code.INVALID_REPLICA_ASSIGNMENT, f"There is no broker {strangers[0]} in this cluster.")
+    ids = tuple(BrokerId(replica) for replica in replicas)
+    return PartitionImage(replicas=ids, isr=ids, leader=ids[0])

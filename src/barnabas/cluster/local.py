@@ -1,0 +1,154 @@
+"""The embedded metadata store: one file on one machine, for a cluster of one broker.
+
+Each commit is one line: a checksum and JSON, synced before it counts. After a crash a torn last line is
+dropped; opening writes the whole anew, so the file never grows past what one run adds. Owned by
+`broker.metadata`, which serialises the calls.
+"""
+
+import json
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+from uuid import UUID
+from zlib import crc32
+
+from barnabas.cluster.image import (
+    BrokersConfigured,
+    Change,
+    ClusterImage,
+    LeaderRestarted,
+    PartitionImage,
+    PartitionsAdded,
+    ProducerIdsTaken,
+    TopicConfigured,
+    TopicCreated,
+    TopicDeleted,
+    TopicImage,
+)
+from barnabas.disk import Disk, File, read_whole, write_atomically
+from barnabas.errors import BarnabasError
+from barnabas.types import BrokerId, LeaderEpoch
+
+FILE_NAME = "cluster-metadata.jsonl"
+
+log = logging.getLogger("barnabas.cluster")
+
+_CHANGES = {
+    change.__name__: change
+    for change in (
+        TopicCreated,
+        TopicDeleted,
+        PartitionsAdded,
+        TopicConfigured,
+        BrokersConfigured,
+        ProducerIdsTaken,
+        LeaderRestarted,
+    )
+}
+
+
+class LocalStore:
+    """Makes changes last. What `commit` returned from is there after a crash."""
+
+    def __init__(self, disk: Disk, directory: str, empty: ClusterImage) -> None:
+        self._disk = disk
+        self._path = os.path.join(directory, FILE_NAME)
+        self.image = empty.after(self._load())
+        write_atomically(disk, self._path, _line(_changes_to(self.image)))
+        self._file: File = disk.open(self._path)
+
+    def commit(self, changes: Sequence[Change]) -> ClusterImage:
+        """Write the changes down, then apply them. All of them last, or none."""
+        before = self._file.size
+        try:
+            self._file.append(_line(changes))
+            self._file.sync()
+        except OSError:
+            # A line that may or may not be on the disk must not come back to life later.
+            self._file.truncate(before)
+            raise
+        self.image = self.image.after(changes)
+        return self.image
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _load(self) -> list[Change]:
+        if not self._disk.exists(self._path):
+            return []
+        found: list[Change] = []
+        lines = read_whole(self._disk, self._path).split(b"\n")
+        for number, line in enumerate(lines, start=1):
+            if not line:
+                continue
+            checksum, _, text = line.partition(b" ")
+            if checksum != b"%08x" % crc32(text):
+                if number < len(lines) - 1:
+                    raise BarnabasError(
+                        f"{self._path} is damaged in line {number}: restore it, or move the data folder away."
+                    )
+                log.warning("%s: dropped a torn last line of %d bytes", self._path, len(line))
+                continue
+            found += map(_from_json, json.loads(text))
+        return found
+
+
+def _changes_to(image: ClusterImage) -> list[Change]:
+    """The shortest way from an empty image to this one."""
+    changes: list[Change] = [TopicCreated(topic) for topic in image.topics.values()]
+    changes += [BrokersConfigured(broker, configs) for broker, configs in image.broker_configs.items()]
+    changes.append(ProducerIdsTaken(image.next_producer_id))
+    return changes
+
+
+def _line(changes: Sequence[Change]) -> bytes:
+    rows = [
+        {"change": type(change).__name__}
+        | {field.name: _plain(getattr(change, field.name)) for field in fields(change)}
+        for change in changes
+    ]
+    text = json.dumps(rows, separators=(",", ":")).encode()
+    return b"%08x %s\n" % (crc32(text), text)
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case TopicImage():
+            return {
+                "name": value.name,
+                "id": str(value.id),
+                "partitions": _plain(value.partitions),
+                "configs": dict(value.configs),
+            }
+        case PartitionImage():
+            return [list(value.replicas), list(value.isr), value.leader, value.epoch]
+        case tuple():
+            return [_plain(item) for item in value]
+        case Mapping():
+            return dict(value)
+        case _:
+            return value
+
+
+def _from_json(body: dict[str, Any]) -> Change:
+    kind = body.pop("change")
+    if "topic" in body:
+        topic = body["topic"]
+        body["topic"] = TopicImage(
+            topic["name"], UUID(topic["id"]), _partitions(topic["partitions"]), topic["configs"]
+        )
+    if "partitions" in body:
+        body["partitions"] = _partitions(body["partitions"])
+    change: Change = _CHANGES[kind](**body)
+    return change
+
+
+def _partitions(rows: list[Any]) -> tuple[PartitionImage, ...]:
+    return tuple(
+        PartitionImage(
+            tuple(map(BrokerId, replicas)), tuple(map(BrokerId, isr)), BrokerId(leader), LeaderEpoch(epoch)
+        )
+        for replicas, isr, leader, epoch in rows
+    )
