@@ -1,0 +1,108 @@
+"""Owns the table of the APIs we speak: their keys, versions, and where their messages live.
+
+Read by the codec (which versions are flexible), by frames (which header goes with a version), by the
+broker (what to announce) and by the client. Importing it imports no message: a family's module comes in
+when it is first asked for.
+"""
+
+from enum import IntEnum
+from importlib import import_module
+from typing import Any, NamedTuple
+
+
+class ApiKey(IntEnum):
+    """The number a request begins with."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    FIND_COORDINATOR = 10
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    DESCRIBE_LOG_DIRS = 35
+    CREATE_PARTITIONS = 37
+    INCREMENTAL_ALTER_CONFIGS = 44
+    DESCRIBE_CLUSTER = 60
+    DESCRIBE_PRODUCERS = 61
+
+
+class Api(NamedTuple):
+    """One API: versions `lowest` to `highest` are spoken, from `flexible` on in the compact encoding."""
+
+    key: ApiKey
+    name: str
+    lowest: int
+    highest: int
+    flexible: int
+    family: str
+    """The module under wire/messages/."""
+    announced_lowest: int
+
+    def speaks(self, version: int) -> bool:
+        return self.lowest <= version <= self.highest
+
+
+def _api(
+    key: ApiKey,
+    name: str,
+    versions: tuple[int, int],
+    flexible: int,
+    family: str,
+    announced: int | None = None,
+) -> Api:
+    lowest, highest = versions
+    return Api(key, name, lowest, highest, flexible, family, lowest if announced is None else announced)
+
+
+APIS: dict[int, Api] = {
+    api.key: api
+    for api in (
+        # Older librdkafka switches compression off unless Produce is announced from 0 on.
+        _api(ApiKey.PRODUCE, "Produce", (3, 12), 9, "produce", announced=0),
+        _api(ApiKey.FETCH, "Fetch", (4, 12), 12, "fetch"),
+        _api(ApiKey.LIST_OFFSETS, "ListOffsets", (1, 9), 6, "list_offsets"),
+        _api(ApiKey.METADATA, "Metadata", (0, 12), 9, "metadata"),
+        _api(ApiKey.FIND_COORDINATOR, "FindCoordinator", (0, 4), 3, "coordinator"),
+        _api(ApiKey.API_VERSIONS, "ApiVersions", (0, 4), 3, "api_versions"),
+        _api(ApiKey.CREATE_TOPICS, "CreateTopics", (2, 7), 5, "topics"),
+        _api(ApiKey.DELETE_TOPICS, "DeleteTopics", (1, 6), 4, "topics"),
+        _api(ApiKey.DELETE_RECORDS, "DeleteRecords", (0, 2), 2, "delete_records"),
+        _api(ApiKey.INIT_PRODUCER_ID, "InitProducerId", (0, 5), 2, "producers"),
+        _api(ApiKey.OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", (2, 4), 4, "epochs"),
+        _api(ApiKey.DESCRIBE_CONFIGS, "DescribeConfigs", (1, 4), 4, "configs"),
+        _api(ApiKey.ALTER_CONFIGS, "AlterConfigs", (0, 2), 2, "configs"),
+        _api(ApiKey.DESCRIBE_LOG_DIRS, "DescribeLogDirs", (1, 4), 2, "log_dirs"),
+        _api(ApiKey.CREATE_PARTITIONS, "CreatePartitions", (0, 3), 2, "topics"),
+        _api(ApiKey.INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", (0, 1), 1, "configs"),
+        _api(ApiKey.DESCRIBE_CLUSTER, "DescribeCluster", (0, 1), 0, "cluster"),
+        _api(ApiKey.DESCRIBE_PRODUCERS, "DescribeProducers", (0, 0), 0, "producers"),
+    )
+}
+
+_classes: dict[tuple[int, str], type[Any]] = {}
+
+
+def request_class(key: int) -> type[Any]:
+    """The class of this API's requests."""
+    return _class(key, "Request")
+
+
+def response_class(key: int) -> type[Any]:
+    """The class of this API's responses."""
+    return _class(key, "Response")
+
+
+def _class(key: int, side: str) -> type[Any]:
+    cls = _classes.get((key, side))
+    if cls is None:
+        api = APIS[key]
+        module = import_module(f"barnabas.wire.messages.{api.family}")
+        cls = _classes[key, side] = getattr(module, api.name + side)
+    return cls

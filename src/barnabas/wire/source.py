@@ -1,0 +1,65 @@
+"""A function's source while it is being written: what decoding.py and encoding.py have in common.
+
+For each (class, version) a straight-line Python function is written as source and compiled with `exec` when
+it is first needed, then kept: what `dataclasses` does for `__init__`, and for the same reason. A loop over
+field descriptions that asks "is it in this version, may it be null, is it compact?" at each value costs
+several times as much as code in which the answers are already given. Runs of fixed-size fields become one
+`struct` call, and the length that follows a run travels with it. Nothing from the wire ever gets into a
+source: it is made of our own field names and numbers only.
+"""
+
+from typing import Any
+
+from barnabas.wire.apis import APIS
+from barnabas.wire.schema import ALWAYS, Field, Malformed, String, fields_of
+
+
+class Source:
+    """The source of one function while it is being written."""
+
+    def __init__(self, cls: type[Any], version: int) -> None:
+        api = APIS[cls.api]
+        if not api.speaks(version):
+            raise Malformed(f"{cls.__name__} has versions {api.lowest} to {api.highest}, not {version}")
+        self.cls = cls
+        self.version = version
+        self.is_flexible = version >= api.flexible
+        self.lines: list[str] = []
+        self.depth = 1
+        self.names: dict[str, Any] = {"Malformed": Malformed, "new": object.__new__}
+        self.run: list[tuple[str, str]] = []
+        """Fixed-size values, as (struct letter, name or expression), that will go through one struct call."""
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.depth + text)
+
+    def fresh(self, stem: str) -> str:
+        """A variable nobody else uses: nested structs are written inline."""
+        self.names[name := f"{stem}_{len(self.names)}"] = None
+        return name
+
+    def bound(self, stem: str, value: object) -> str:
+        name = self.fresh(stem)
+        self.names[name] = value
+        return name
+
+    def fields(self, cls: type[Any]) -> list[Field]:
+        return [f for f in fields_of(cls) if f.is_in(self.version)]
+
+    def length_code(self, f: Field) -> str:
+        if self.is_flexible:
+            return "B"
+        return "h" if f.kind is String and not f.is_array else "i"
+
+    def is_nullable(self, f: Field) -> bool:
+        return self.version >= f.nullable_since
+
+    def function(self, signature: str) -> Any:
+        source = "\n".join([f"def {signature}:", *self.lines])
+        exec(compile(source, f"<{self.cls.__name__} v{self.version}>", "exec"), self.names)
+        return self.names[signature.partition("(")[0]]
+
+
+def element_of(f: Field) -> Field:
+    """An array's element, seen as a field of its own."""
+    return f._replace(is_array=False, nullable_since=ALWAYS)
