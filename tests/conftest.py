@@ -1,0 +1,100 @@
+"""Owns what tests share: a broker to talk to, broker processes to kill, Kafka's jars, the order of the run.
+
+BARNABAS_TEST_BOOTSTRAP=HOST:PORT points the tests of clients at another broker, for instance at Apache Kafka:
+what passes there and here is a fact about Kafka. Without Java the tests marked `java` are left out, and the
+header of the run says so; with Java they run, and jars that cannot be had are a failure.
+"""
+
+import functools
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.process import BrokerProcess
+
+pytest.register_assert_rewrite("tests.clients.promises")
+
+ROOT = Path(__file__).resolve().parent.parent
+OLDEST_JAVA = 17
+
+
+@functools.cache
+def java_is_here() -> bool:
+    if shutil.which("java") is None:
+        return False
+    answer = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False, timeout=60)
+    version = re.search(r'version "(\d+)', answer.stderr)
+    return version is not None and int(version[1]) >= OLDEST_JAVA
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # kafka-python loads its schemas in a way that Python 3.11 and 3.12 warn about in their own name.
+    for call in ("open_text", "read_text"):
+        config.addinivalue_line("filterwarnings", f"ignore:{call} is deprecated:DeprecationWarning")
+    # It also leaves the socket pair that wakes its selector to the garbage collector.
+    config.addinivalue_line(
+        "filterwarnings", r"ignore:unclosed <socket.socket fd=\d+, family=1:ResourceWarning"
+    )
+
+
+def pytest_report_header() -> list[str]:
+    lines = []
+    if not java_is_here():
+        lines.append(f"no Java {OLDEST_JAVA} or newer here: the tests marked `java` are left out")
+    if given := os.environ.get("BARNABAS_TEST_BOOTSTRAP"):
+        lines.append(f"the tests of clients talk to the broker at {given}")
+    return lines
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not java_is_here():
+        left_out = [item for item in items if item.get_closest_marker("java")]
+        if left_out:
+            config.hook.pytest_deselected(items=left_out)
+            items[:] = [item for item in items if not item.get_closest_marker("java")]
+    items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
+
+
+@pytest.fixture(scope="session")
+def kafka_libs() -> Path:
+    """The folder with Apache Kafka's jars."""
+    source = importlib.util.spec_from_file_location("kafka_jars", ROOT / "tools" / "kafka_jars.py")
+    assert source is not None
+    assert source.loader is not None
+    module = importlib.util.module_from_spec(source)
+    source.loader.exec_module(module)
+    return Path(module.jars())
+
+
+@pytest.fixture(scope="session")
+def bootstrap() -> Iterator[str]:
+    """The address of the broker that tests of clients share: ours, inside this process, or a given one."""
+    if given := os.environ.get("BARNABAS_TEST_BOOTSTRAP"):
+        yield given
+        return
+    from barnabas.testing import Broker
+
+    with Broker() as broker:
+        yield broker.bootstrap
+
+
+@pytest.fixture
+def start_broker(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
+    """Starts real broker processes, on data of their own; what still runs at the end is killed."""
+    started: list[BrokerProcess] = []
+
+    def start(*settings: str, data: Path | None = None) -> BrokerProcess:
+        broker = BrokerProcess(data or tmp_path / f"data-{len(started)}", settings)
+        started.append(broker)
+        broker.start()
+        return broker
+
+    yield start
+    for broker in started:
+        broker.close()

@@ -1,0 +1,120 @@
+"""Owns one real broker process, which tests stop, kill and start again on the same port and data.
+
+Called by tests/chaos and tests/hostile through the fixture `start_broker`. The process is never left behind.
+"""
+
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.deadline import Deadline
+
+COMMAND = Path(sys.executable).with_name("barnabas")
+START_S = 20.0
+STOP_S = 20.0
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class BrokerProcess:
+    """`barnabas up` with a fixed port and data folder, started and ended any number of times."""
+
+    def __init__(
+        self,
+        data: Path,
+        settings: Sequence[str] = (),
+        *,
+        wrapper: Sequence[str] = (),
+    ) -> None:
+        self.data = data
+        self.port = free_port()
+        self._settings = settings
+        self._wrapper = list(wrapper)
+        self._process: subprocess.Popen[str] | None = None
+        self._lines: queue.Queue[str | None] = queue.Queue()
+        self.output: list[str] = []
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the broker was not started"
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        assert not self.running, "the broker is running already"
+        settings = [part for setting in self._settings for part in ("--set", setting)]
+        command = [*self._wrapper, str(COMMAND), "up", "--listen", self.bootstrap, "--data", str(self.data)]
+        self._lines = queue.Queue()
+        self._process = subprocess.Popen(
+            [*command, *settings],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        threading.Thread(target=self._read, args=(self._process, self._lines), daemon=True).start()
+        self._wait_until_ready()
+
+    def _read(self, process: "subprocess.Popen[str]", lines: "queue.Queue[str | None]") -> None:
+        assert process.stdout is not None
+        with process.stdout as stream:
+            for line in stream:
+                self.output.append(line)
+                lines.put(line)
+        lines.put(None)
+
+    def _wait_until_ready(self) -> None:
+        deadline = Deadline(START_S, f"the broker to be ready; it said: {self.said()}")
+        while True:
+            try:
+                line = self._lines.get(timeout=deadline.left())
+            except queue.Empty:
+                continue
+            assert line is not None, f"the broker ended before it was ready; it said: {self.said()}"
+            if "ready" in line:
+                return
+
+    def said(self, last: int = 30) -> str:
+        return "".join(self.output[-last:])
+
+    def kill(self) -> None:
+        """kill -9: nothing is flushed, nothing is closed."""
+        assert self._process is not None
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(STOP_S)
+
+    def stop(self) -> int:
+        """SIGTERM, then the exit code."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        return self._process.wait(STOP_S)
+
+    def close(self) -> None:
+        if self.running:
+            self.kill()
+
+    def rss_mib(self) -> float:
+        """Resident memory now."""
+        with open(f"/proc/{self.pid}/status") as status:
+            for line in status:
+                if line.startswith("VmRSS:"):
+                    return int(line.split()[1]) / 1024
+        raise AssertionError("the broker is gone")
