@@ -232,21 +232,21 @@ def test_a_transaction_is_unstable_until_its_marker_is_below_the_high_watermark(
     append(states, batch(0, pid=1, attributes=TRANSACTIONAL), 10)
     append(states, batch(0, pid=2, attributes=TRANSACTIONAL), 11)
     append(states, batch(1, pid=1, attributes=TRANSACTIONAL), 12)
-    assert states.first_unstable() == 10
+    assert states.first_unstable == 10
     control = marker_batch(commit=True, pid=1, offset=13)
     ended = states.replay(read_header(control), control)
     assert ended == (1, 10, 13, False)
-    assert states.first_unstable() == 10
+    assert states.first_unstable == 10
     states.acknowledge(13)
-    assert states.first_unstable() == 10
+    assert states.first_unstable == 10
     states.acknowledge(14)
-    assert states.first_unstable() == 11
+    assert states.first_unstable == 11
     control = marker_batch(commit=False, pid=2, offset=14)
     ended = states.replay(read_header(control), control)
     assert ended is not None
     assert ended.aborted
     states.acknowledge(15)
-    assert states.first_unstable() is None
+    assert states.first_unstable is None
 
 
 def test_a_batch_outside_of_the_open_transaction_is_refused() -> None:
@@ -281,11 +281,11 @@ def test_open_transactions_survive_in_the_snapshot() -> None:
     append(states, batch(0, pid=3, attributes=TRANSACTIONAL), 6)
     loaded = ProducerStates()
     loaded.load(states.to_bytes(), 7, NOW + 100 * DAY)
-    assert loaded.first_unstable() == 5
+    assert loaded.first_unstable == 5
     control = marker_batch(commit=True, pid=7, offset=7)
     loaded.replay(read_header(control), control)
     loaded.acknowledge(8)
-    assert loaded.first_unstable() == 6
+    assert loaded.first_unstable == 6
 
 
 def test_a_marker_says_commit_or_abort_and_whose_it_is() -> None:

@@ -219,6 +219,7 @@ class ProducerStates:
         # Once the cleaner has removed a whole transaction its marker goes too: an empty batch says nothing.
         return self.note_marker(header, first, marker, Millis(header.max_timestamp)) if marker else None
 
+    @property
     def first_unstable(self) -> Offset | None:
         """The first offset of a transaction that is open, or whose end the high watermark has not passed."""
         first = next(iter(self._open), None)
