@@ -6,13 +6,15 @@ side speaks.
 A header's client id has an int16 length even where everything else is compact.
 """
 
+from collections.abc import Callable
 from struct import Struct, error
 from typing import Any, NamedTuple, TypeVar
 
 from barnabas.types import Buffer
 from barnabas.wire.apis import APIS, ApiKey, request_class
-from barnabas.wire.codec import decode, encode_onto
+from barnabas.wire.codec import decode, encoder
 from barnabas.wire.decoding import skip_tags
+from barnabas.wire.encoding import Encoder
 from barnabas.wire.schema import ALWAYS, Chunk, Malformed, Message
 
 M = TypeVar("M", bound=Message)
@@ -31,15 +33,17 @@ class RequestHeader(NamedTuple):
 _REQUEST = Struct(">hhih")
 _LENGTH = Struct(">i")
 _RESPONSE_V0 = Struct(">ii")
-_RESPONSE_V1 = Struct(">iiB")
+_RESPONSE_V1 = Struct(">iix")  # x: no tagged fields
 
-_flexible_request = {int(api.key): api.flexible for api in APIS.values()}
-_flexible_response = _flexible_request | {int(ApiKey.API_VERSIONS): ALWAYS}
+_flexible_requests = {int(api.key): api.flexible for api in APIS.values()}
+_flexible_responses = _flexible_requests | {int(ApiKey.API_VERSIONS): ALWAYS}
+_responders: dict[tuple[type[Any], int], tuple[Encoder, Callable[[int, int], bytes]]] = {}
 
 
-def read_request_header(view: Buffer, at: int = 0) -> RequestHeader:
-    """The header at `at`, behind the length. An API or a version we do not speak is the caller's to refuse:
-    all that could be read is in the header, and only `body_at` means nothing.
+def read_request_header(view: memoryview, at: int = 0) -> RequestHeader:
+    """The header at `at`, behind the length; `view` ends where the frame ends.
+
+    An API or a version that we do not speak is the caller's to refuse: `body_at` means nothing then.
     """
     try:
         key, version, correlation_id, size = _REQUEST.unpack_from(view, at)
@@ -49,11 +53,11 @@ def read_request_header(view: Buffer, at: int = 0) -> RequestHeader:
             stop = at + size
             if stop > len(view):
                 raise Malformed(f"a client id claims {size} bytes, and {len(view) - at} are left")
-            client_id = str(view[at:stop], "utf-8")
+            client_id = view[at:stop].tobytes().decode()
             at = stop
         elif size != -1:
             raise Malformed(f"a client id has length {size}")
-        if version >= _flexible_request.get(key, ALWAYS) and version <= APIS[key].highest:
+        if version >= _flexible_requests.get(key, ALWAYS):
             tags = view[at]
             at += 1
             if tags:
@@ -62,6 +66,7 @@ def read_request_header(view: Buffer, at: int = 0) -> RequestHeader:
         raise Malformed("a request header is cut short") from problem
     except UnicodeDecodeError as problem:
         raise Malformed("a client id is not UTF-8") from problem
+    # A NamedTuple called by its name costs 130 ns more. 0.6 us in all.
     return tuple.__new__(RequestHeader, (key, version, correlation_id, client_id, at))
 
 
@@ -74,21 +79,28 @@ def encode_request(message: Message, version: int, correlation_id: int, client_i
     """A whole frame, its length in front."""
     name = b"" if client_id is None else client_id.encode()
     size = -1 if client_id is None else len(name)
-    start = bytearray(_LENGTH.pack(0))
-    start += _REQUEST.pack(message.api, version, correlation_id, size)
-    start += name
-    if version >= _flexible_request[message.api]:
+    start = bytearray(_LENGTH.pack(0) + _REQUEST.pack(message.api, version, correlation_id, size) + name)
+    if version >= _flexible_requests[message.api]:
         start.append(0)
-    return _sized(encode_onto(start, message, version))
+    chunks = encoder(type(message), version)(message, start)
+    _LENGTH.pack_into(start, 0, sum(map(len, chunks)) - 4)
+    return chunks
 
 
 def encode_response(message: Message, version: int, correlation_id: int) -> list[Chunk]:
     """A whole frame, its length in front."""
-    if version >= _flexible_response[message.api]:
-        start = bytearray(_RESPONSE_V1.pack(0, correlation_id, 0))
-    else:
-        start = bytearray(_RESPONSE_V0.pack(0, correlation_id))
-    return _sized(encode_onto(start, message, version))
+    cls = type(message)
+    run, header = _responders.get((cls, version)) or _responder(cls, version)
+    start = bytearray(header(0, correlation_id))
+    chunks = run(message, start)
+    _LENGTH.pack_into(start, 0, (len(start) if len(chunks) == 1 else sum(map(len, chunks))) - 4)
+    return chunks
+
+
+def _responder(cls: type[Any], version: int) -> tuple[Encoder, Callable[[int, int], bytes]]:
+    header = _RESPONSE_V1 if version >= _flexible_responses[cls.api] else _RESPONSE_V0
+    pair = _responders[cls, version] = encoder(cls, version), header.pack
+    return pair
 
 
 def decode_response(cls: type[M], version: int, frame: Buffer) -> tuple[int, M]:
@@ -96,16 +108,8 @@ def decode_response(cls: type[M], version: int, frame: Buffer) -> tuple[int, M]:
     try:
         (correlation_id,) = _LENGTH.unpack_from(frame)
         at = 4
-        if version >= _flexible_response[cls.api]:
+        if version >= _flexible_responses[cls.api]:
             at = skip_tags(frame, 5, frame[4], len(frame))
     except (error, IndexError) as problem:
         raise Malformed("a response header is cut short") from problem
     return correlation_id, decode(cls, version, frame, at)
-
-
-def _sized(chunks: list[Chunk]) -> list[Chunk]:
-    """Writes the frame's length into the four bytes kept for it."""
-    first = chunks[0]
-    assert isinstance(first, bytearray)
-    _LENGTH.pack_into(first, 0, sum(map(len, chunks)) - 4)
-    return chunks

@@ -8,6 +8,7 @@ several times as much as code in which the answers are already given. Runs of fi
 source: it is made of our own field names and numbers only.
 """
 
+import struct
 from typing import Any
 
 from barnabas.wire.apis import APIS
@@ -55,11 +56,23 @@ class Source:
         return self.version >= f.nullable_since
 
     def function(self, signature: str) -> Any:
-        source = "\n".join([f"def {signature}:", *self.lines])
-        exec(compile(source, f"<{self.cls.__name__} v{self.version}>", "exec"), self.names)
+        """The finished function. Whatever goes wrong in it becomes Malformed: a `try` is free until then."""
+        self.names |= {"StructError": struct.error, "failed": _failed}
+        name = f"{self.cls.__name__} v{self.version}"
+        body = ["    try:", *(f"    {line}" for line in self.lines)]
+        problems = "(StructError, IndexError, UnicodeError)"
+        body += [f"    except {problems} as problem: raise failed({name!r}, problem) from problem"]
+        source = "\n".join([f"def {signature}:", *body])
+        exec(compile(source, f"<{name}>", "exec"), self.names)
         return self.names[signature.partition("(")[0]]
 
 
 def element_of(f: Field) -> Field:
     """An array's element, seen as a field of its own."""
     return f._replace(is_array=False, nullable_since=ALWAYS)
+
+
+def _failed(name: str, problem: Exception) -> Malformed:
+    if isinstance(problem, UnicodeError):
+        return Malformed(f"{name} has a string that is not UTF-8")
+    return Malformed(f"{name} is cut short, or has a number that does not fit: {problem}")
