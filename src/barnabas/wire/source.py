@@ -26,6 +26,7 @@ class Source:
         self.version = version
         self.is_flexible = version >= api.flexible
         self.lines: list[str] = []
+        self.count = 0
         self.depth = 1
         self.names: dict[str, Any] = {"Malformed": Malformed, "new": object.__new__}
         self.run: list[tuple[str, str]] = []
@@ -36,8 +37,8 @@ class Source:
 
     def fresh(self, stem: str) -> str:
         """A variable nobody else uses: nested structs are written inline."""
-        self.names[name := f"{stem}_{len(self.names)}"] = None
-        return name
+        self.count += 1
+        return f"{stem}_{self.count}"
 
     def bound(self, stem: str, value: object) -> str:
         name = self.fresh(stem)
