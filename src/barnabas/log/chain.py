@@ -1,0 +1,190 @@
+"""Owns the segments of one partition in their order, and finds things in them. Only the log calls it.
+
+There is always at least one segment; the last is the active one, the only one that grows. What a search costs
+does not depend on how much is retained: a bisection over the segments, one look-up, one short read.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from struct import Struct
+
+from barnabas.disk import FileSlice
+from barnabas.log.segment import SWAP, Segment
+from barnabas.types import Millis, Offset
+from barnabas.wire.batch import LENGTH_AT, LOG_OVERHEAD, decode_batch
+
+_LENGTH = Struct(">i")
+_KNOWN_PLACES = 32
+
+
+class SegmentChain:
+    """Mutable: the segments, oldest first."""
+
+    __slots__ = ("_bases", "_places", "_warm", "active", "segments", "size")
+
+    def __init__(self, segments: Sequence[Segment]) -> None:
+        self._places: dict[int, tuple[Segment, int]] = {}
+        """Where the batches are that readers will ask for next, and where the watermark was last seen."""
+        self._warm: Segment | None = None
+        self.replace_all(segments)
+
+    def replace_all(self, segments: Sequence[Segment]) -> None:
+        """Become these segments; what was known of places is forgotten."""
+        self.segments = list(segments)
+        self._bases = [segment.base for segment in segments]
+        self.size = sum(segment.size for segment in segments)
+        self.active = self.segments[-1]
+        self._places.clear()
+        if self._warm is not None:
+            self._warm.release()
+            self._warm = None
+
+    def add(self, segment: Segment) -> None:
+        """Let a new segment be the active one."""
+        self._warm_up(self.active)
+        self.segments.append(segment)
+        self._bases.append(segment.base)
+        self.active = segment
+
+    def drop_first(self) -> Segment:
+        """Remove the oldest segment; there must be another."""
+        first = self.segments[0]
+        first.remove()
+        self.replace_all(self.segments[1:])
+        return first
+
+    def cut(self, offset: Offset) -> Offset:
+        """Remove every batch that reaches `offset` or more; the offset after the last one that is left."""
+        # The newest first, so that a crash in between leaves a log that only ends later.
+        while self.active.base >= offset and len(self.segments) > 1:
+            self.active.remove()
+            self.replace_all(self.segments[:-1])
+        active = self.active
+        place = active.locate(offset)
+        if place is not None:
+            active.cut(place[0])
+        else:
+            active.restore_tail()
+        self.replace_all(self.segments)
+        return active.end
+
+    def start_over(self, fresh: Segment) -> None:
+        """Remove all segments but this one, which is empty."""
+        for segment in reversed(self.segments):
+            if segment.base != fresh.base:
+                segment.remove()
+        self.replace_all([fresh])
+
+    def swap(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:
+        """Put `new` in the place of `old`. A crash leaves, once the log is opened again, one or the other."""
+        # A new segment that waits for its last name must have it before others begin to wait.
+        for segment in self.segments:
+            segment.rename("")
+        for segment in reversed(new):
+            segment.rename(SWAP)
+        first = self.segments.index(old[0])
+        self.replace_all([*self.segments[:first], *new, *self.segments[first + len(old) :]])
+        for segment in old:
+            segment.remove()
+        for segment in new:
+            segment.rename("")
+
+    def from_offset(self, offset: Offset) -> list[Segment]:
+        """The segment that an offset falls into, and those behind it."""
+        return self.segments[max(bisect_right(self._bases, offset) - 1, 0) :]
+
+    def read(self, offset: Offset, max_bytes: int, below: Offset, end: Offset) -> FileSlice | None:
+        """Bytes from the batch with `offset` on, none of `below`'s; the first is whole whatever its size.
+
+        MEASURED
+        """
+        places = self._places
+        number = bisect_right(self._bases, offset) - 1
+        if number < 0:
+            number = 0
+        while True:
+            segment = self.segments[number]
+            sealed = segment is not self.active
+            if sealed and segment is not self._warm:
+                self._warm_up(segment)
+            until = self._bases[number + 1] if sealed else end
+            first_size = 0
+            place = places.get(offset)
+            if place is not None and place[0] is segment:
+                position = place[1]
+            else:
+                found = segment.locate(offset)
+                position, first_size = found if found else (segment.size, 0)
+            limit = segment.size if below >= until else self._place_of(segment, below)
+            available = limit - position
+            if available > 0:
+                break
+            # The cleaner can leave nothing of a segment from here on: then the next one goes on.
+            if until >= below:
+                return None
+            number += 1
+        if available <= max_bytes:
+            self._remember(min(below, until), segment, limit)
+            return FileSlice(segment.file, position, available)
+        if max_bytes < first_size or not first_size:
+            first_size = _LENGTH.unpack(segment.file.pread(4, position + LENGTH_AT))[0] + LOG_OVERHEAD
+        return FileSlice(segment.file, position, max(max_bytes, first_size))
+
+    def _place_of(self, segment: Segment, offset: Offset) -> int:
+        """Where the first batch that reaches `offset` lies, or the end of the segment."""
+        place = self._places.get(offset)
+        if place is not None and place[0] is segment:
+            return place[1]
+        found = segment.locate(offset)
+        position = found[0] if found else segment.size
+        self._remember(offset, segment, position)
+        return position
+
+    def _remember(self, offset: int, segment: Segment, position: int) -> None:
+        places = self._places
+        if len(places) >= _KNOWN_PLACES:
+            places.clear()
+        places[offset] = segment, position
+
+    def _warm_up(self, segment: Segment) -> None:
+        """Of the sealed segments only the one read last keeps its files open."""
+        if self._warm is not None and self._warm is not segment:
+            self._warm.release()
+        self._warm = segment
+
+    def find_timestamp(self, timestamp: Millis, start: Offset, below: Offset) -> tuple[Millis, Offset] | None:
+        """The first record from `start` on, before `below`, whose timestamp is not before this one."""
+        for segment in self.from_offset(start):
+            if segment.base >= below:
+                return None
+            if segment.max_timestamp < timestamp:
+                continue
+            for position, header in segment.reaching(timestamp, start):
+                if header.base_offset >= below:
+                    return None
+                for record in decode_batch(segment.read_batch(position, header.size)):
+                    if record.timestamp >= timestamp and record.offset >= start:
+                        if record.offset >= below:
+                            return None
+                        return Millis(record.timestamp), Offset(record.offset)
+        return None
+
+    def max_timestamp(self, start: Offset) -> tuple[Millis, Offset] | None:
+        """The largest timestamp from `start` on, and the first record that has it."""
+        segments = self.from_offset(start)
+        largest = max(segments, key=lambda segment: segment.max_timestamp)
+        if largest.max_timestamp < 0:
+            return None
+        found = self.find_timestamp(largest.max_timestamp, start, largest.end)
+        if found is not None:
+            return found
+        # It lies before `start`, in the segment that `start` falls into: of that one every batch counts.
+        best: tuple[int, int] | None = None
+        for segment in segments:
+            place = segment.locate(start)
+            for position, header in segment.headers(place[0]) if place else ():
+                if header.max_timestamp >= 0 and (best is None or header.max_timestamp > best[0]):
+                    for record in decode_batch(segment.read_batch(position, header.size)):
+                        if record.offset >= start and (best is None or record.timestamp > best[0]):
+                            best = record.timestamp, record.offset
+        return (Millis(best[0]), Offset(best[1])) if best else None

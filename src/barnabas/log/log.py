@@ -1,0 +1,426 @@
+"""Owns one partition's log: where it starts and ends, what of it lasts, who may write what. Replicas call it.
+
+Everything runs on one thread, but for what `begin_flush` hands out. A refused append leaves no trace; offsets
+never change; `start <= end`, and every segment begins where the one before it ends. Leader epochs are written
+when the log is flushed or closed: what was not flushed is read again after a crash, and batches carry epochs.
+"""
+
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from struct import Struct
+from typing import NamedTuple
+
+from barnabas.config import TopicConfig
+from barnabas.disk import Disk, File, FileSlice
+from barnabas.errors import Code, Refused
+from barnabas.log.chain import SegmentChain
+from barnabas.log.epochs import EpochStart, LeaderEpochs
+from barnabas.log.flush import Flush
+from barnabas.log.producers import ProducerStates, read_marker
+from barnabas.log.recovery import EPOCHS, load_epochs, recover_segments, tidy
+from barnabas.log.retention import Removed, reason_to_remove
+from barnabas.log.rolling import is_stale, must_roll
+from barnabas.log.segment import Segment
+from barnabas.log.snapshots import Snapshots
+from barnabas.log.validate import validate
+from barnabas.types import LeaderEpoch, Millis, Offset
+from barnabas.wire.batch import CONTROL, MAGIC, BatchHeader, crc_of, headers
+
+_PLACED = Struct(">qii")
+"""Base offset, length, leader epoch: what an append writes into a batch."""
+
+BEGINNING = Offset(0)
+_logger = logging.getLogger("barnabas.log")
+
+
+class Appended(NamedTuple):
+    """Where a batch is now, or where it was already when it is a duplicate."""
+
+    first: Offset
+    last: Offset
+    append_time: Millis
+    duplicate: bool
+
+
+class Log:
+    """Mutable: one partition. Make one with `open`."""
+
+    __slots__ = (
+        "_chain",
+        "_disk",
+        "_history",
+        "_names_changed",
+        "_saved_epochs",
+        "_snapshots",
+        "config",
+        "directory",
+        "end",
+        "epochs",
+        "producers",
+        "recovery_point",
+        "start",
+    )
+
+    def __init__(
+        self, disk: Disk, directory: str, config: TopicConfig, segments: list[Segment], epochs: LeaderEpochs
+    ) -> None:
+        self._disk = disk
+        self.directory = directory
+        self.config = config
+        self._chain = SegmentChain(segments)
+        self.start = segments[0].base
+        self.end = segments[-1].end
+        self.recovery_point = self.start
+        self.epochs = epochs
+        self._saved_epochs: list[EpochStart] = []
+        self.producers = ProducerStates()
+        self._snapshots = Snapshots(disk, directory)
+        self._names_changed = True
+        self._history = 0
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        directory: str,
+        config: TopicConfig,
+        *,
+        now: Millis,
+        recovery_point: Offset = BEGINNING,
+        start_offset: Offset = BEGINNING,
+        clean: bool = False,
+    ) -> "Log":
+        """Open a partition's folder, or make it; raises OSError.
+
+        Unless it was closed (`clean`), what lies above the recovery point is checked and a torn end is cut.
+        """
+        disk.make_dir(directory)
+        bases = tidy(disk, directory)
+        epochs = load_epochs(disk, directory)
+        saved = list(epochs.entries)
+        if bases:
+            point = None if clean else recovery_point
+            interval = config.index_interval_bytes
+            segments = recover_segments(disk, directory, bases, epochs, now, interval, point)
+        else:
+            segments = [Segment.create(disk, directory, start_offset, now)]
+        log = cls(disk, directory, config, segments, epochs)
+        log._saved_epochs = saved
+        log._names_changed = not clean
+        log.recovery_point = log.end if clean else min(recovery_point, log.end)
+        if start_offset > log.end:
+            log.start_over_at(start_offset)
+            return log
+        log.start = max(start_offset, log.start)
+        epochs.truncate_from_end(log.end)
+        log._snapshots.restore(log.producers, segments, log.start, log.end, now)
+        log._snapshots.keep_only(segment.base for segment in segments)
+        return log
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """Oldest first; the last is the active one."""
+        return self._chain.segments
+
+    @property
+    def size(self) -> int:
+        """Bytes of batches."""
+        return self._chain.size
+
+    @property
+    def unflushed(self) -> int:
+        """How many records a power cut could take."""
+        return self.end - self.recovery_point
+
+    def append(
+        self, batches: memoryview, *, epoch: LeaderEpoch, now: Millis, internal: bool = False
+    ) -> Appended:
+        """Store a producer's batch as the partition's leader; raises Refused, and nothing has changed then.
+
+        `batches` is written to: offset and epoch are set in place. `internal` lets control batches in.
+        """
+        config = self.config
+        batch, header, append_time = validate(batches, config=config, now=now, internal=internal)
+        producer_id = header.producer_id
+        marker = None
+        if producer_id >= 0:
+            if header.attributes & CONTROL:
+                marker = read_marker(batch)
+                if marker:
+                    self.producers.check_marker(header, marker)
+            else:
+                stored = self.producers.check(header)
+                if stored is not None:
+                    stored_at = stored.timestamp if append_time >= 0 else append_time
+                    return Appended(stored.first, stored.last, stored_at, True)
+        first = self.end
+        last = Offset(first + header.last_offset_delta)
+        max_timestamp = Millis(header.max_timestamp)
+        size = len(batch)
+        chain = self._chain
+        try:
+            if must_roll(chain.active, config, size=size, last=last, max_timestamp=max_timestamp, now=now):
+                self._roll(now)
+            _PLACED.pack_into(batch, 0, first, header.batch_length, epoch)
+            chain.active.append(batch, last, max_timestamp, config.index_interval_bytes)
+        except OSError as error:
+            raise self._failed("append to", error) from error
+        chain.size += size
+        self.end = self.producers.end = Offset(last + 1)
+        if epoch != self.epochs.latest:
+            self.epochs.assign(epoch, first)
+        if producer_id >= 0:
+            if marker:
+                self.producers.note_marker(header, first, marker, max_timestamp)
+            elif not header.attributes & CONTROL:
+                self.producers.note(header, first)
+        return Appended(first, last, append_time, False)
+
+    def append_replicated(self, batches: memoryview, *, now: Millis) -> None:
+        """Store what a leader has stored, as it is; a batch cut off at the end is left for the next fetch."""
+        found = list(headers(batches))
+        if not found:
+            return
+        expected = self.end
+        for at, header in found:
+            _check_replicated(batches, at, header, expected)
+            expected = header.next_offset
+        at, last = found[-1]
+        whole = batches[: at + last.size]
+        newest = Millis(max(header.max_timestamp for _, header in found))
+        chain, config = self._chain, self.config
+        try:
+            if must_roll(
+                chain.active, config, size=len(whole), last=last.last_offset, max_timestamp=newest, now=now
+            ):
+                self._roll(now)
+            chain.active.append_all(whole, [header for _, header in found], config.index_interval_bytes)
+        except OSError as error:
+            raise self._failed("append to", error) from error
+        chain.size += len(whole)
+        self.end = self.producers.end = expected
+        for at, header in found:
+            if header.leader_epoch > self.epochs.latest:
+                self.epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
+            self.producers.replay(header, batches[at : at + header.size])
+
+    def roll_if_due(self, now: Millis) -> bool:
+        """Begin a new segment when segment.ms has passed since the active one was begun."""
+        if not is_stale(self._chain.active, self.config, now):
+            return False
+        with self._working("roll"):
+            self._roll(now)
+        return True
+
+    def _roll(self, now: Millis) -> None:
+        active = self._chain.active
+        active.seal()
+        self._snapshots.take(self.producers, self.end)
+        fresh = Segment.create(self._disk, self.directory, self.end, now)
+        self._chain.add(fresh)
+        self._names_changed = True
+
+    def read(self, offset: Offset, max_bytes: int, below: Offset) -> FileSlice | None:
+        """Batches from the one with `offset` on, to be sent as they are; None where nothing is below `below`.
+
+        The first is whole whatever its size, the last may be cut off. Raises Refused outside [start, end].
+        """
+        end = self.end
+        if offset < self.start or offset > end:
+            raise Refused(
+                Code.OFFSET_OUT_OF_RANGE,
+                f"{os.path.basename(self.directory)} has offsets {self.start} to {end}, not {offset}",
+            )
+        if offset >= below or offset == end:
+            return None
+        try:
+            return self._chain.read(offset, max_bytes, below if below < end else end, end)
+        except OSError as error:
+            raise self._failed("read", error) from error
+
+    def find_timestamp(self, timestamp: Millis, below: Offset) -> tuple[Millis, Offset] | None:
+        """Timestamp and offset of the first record below `below` that is not older than this."""
+        with self._working("read"):
+            return self._chain.find_timestamp(timestamp, self.start, below)
+
+    def max_timestamp(self) -> tuple[Millis, Offset] | None:
+        """The largest timestamp in the log, and the first record that has it; None where there is none."""
+        with self._working("read"):
+            return self._chain.max_timestamp(self.start)
+
+    def begin_flush(self) -> Flush | None:
+        """What must go to disk for everything up to `end` to last; None when it does already."""
+        entries = list(self.epochs.entries)
+        if self.recovery_point >= self.end and not self._names_changed and entries == self._saved_epochs:
+            return None
+        files: list[File] = []
+        with self._working("flush"):
+            for segment in self._chain.from_offset(self.recovery_point):
+                files += [segment.file] if segment is self._chain.active else segment.files()
+            newest = self._snapshots.newest()
+        if newest is not None:
+            files.append(newest)
+        epochs = None
+        if entries != self._saved_epochs:
+            epochs = f"{self.directory}/{EPOCHS}", self.epochs.to_bytes()
+            self._saved_epochs = entries
+        self._names_changed = False
+        return Flush(self._disk, self.directory, files, epochs, self.end, self._history)
+
+    def finish_flush(self, flush: Flush) -> None:
+        """Move the recovery point after `flush.run()` came back, unless the log was truncated meanwhile."""
+        if flush.history == self._history and flush.end > self.recovery_point:
+            self.recovery_point = flush.end
+
+    def truncate_to(self, offset: Offset) -> None:
+        """Drop the batches that reach `offset` or more: `end` is then the end of the last one that is left.
+
+        Checkpoint the recovery point before anything is appended again: it may have fallen.
+        """
+        if offset >= self.end:
+            return
+        if offset <= self.start:
+            self.start_over_at(offset)
+            return
+        with self._working("truncate"):
+            try:
+                self._chain.cut(offset)
+                self._disk.sync_dir(self.directory)
+            finally:
+                self._ends_at(self._chain.active.end)
+        if self.end < self.start:
+            self.start_over_at(self.start)
+            return
+        created = self._chain.active.created
+        self._snapshots.restore(self.producers, self._chain.segments, self.start, self.end, created)
+
+    def start_over_at(self, offset: Offset) -> None:
+        """Drop everything; the next record gets this offset."""
+        created = self._chain.active.created
+        with self._working("empty"):
+            fresh = next((segment for segment in self._chain.segments if segment.base == offset), None)
+            if fresh is None:
+                fresh = Segment.create(self._disk, self.directory, offset, created)
+            else:
+                fresh.cut(0)
+            self._chain.start_over(fresh)
+            self._disk.sync_dir(self.directory)
+        self.start = offset
+        self._ends_at(offset)
+        self.epochs.clear()
+        self._snapshots.restore(self.producers, (), offset, offset, created)
+        self._snapshots.drop_below(offset)
+
+    def _ends_at(self, end: Offset) -> None:
+        """Let the log end earlier than it did: a flush that is under way says nothing about what follows."""
+        self.end = end
+        self.recovery_point = min(self.recovery_point, end)
+        self.epochs.truncate_from_end(end)
+        self._history += 1
+        self._names_changed = True
+
+    def advance_start(self, offset: Offset) -> None:
+        """Let the log start later (DeleteRecords); whole segments before it go with the next `retain`."""
+        if offset > self.end:
+            raise Refused(
+                Code.OFFSET_OUT_OF_RANGE,
+                f"{os.path.basename(self.directory)} ends at {self.end}: it cannot start at {offset}",
+            )
+        if offset > self.start:
+            self.start = offset
+            self.epochs.truncate_from_start(offset)
+
+    def retain(self, now: Millis, below: Offset) -> list[Removed]:
+        """Remove the oldest segments that retention.ms, retention.bytes or the log's start give up.
+
+        Only what is whole below `below` (the high watermark) goes, the active segment with the rest.
+        """
+        gone: list[Removed] = []
+        chain = self._chain
+        with self._working("trim"):
+            while reason := reason_to_remove(
+                chain.segments, self.config, size=chain.size, start=self.start, now=now
+            ):
+                first = chain.segments[0]
+                if first.end > below or not first.size:
+                    break
+                if first is chain.active:
+                    self._roll(now)
+                chain.drop_first()
+                gone.append(Removed(first.base, first.end, first.size, reason))
+                self.advance_start(first.end)
+        if gone:
+            self._snapshots.drop_below(chain.segments[0].base)
+            self._names_changed = True
+            _logger.info(
+                "%s: removed %d segments up to offset %d: %s",
+                os.path.basename(self.directory),
+                len(gone),
+                gone[-1].end,
+                gone[-1].reason,
+            )
+        return gone
+
+    def replace_segments(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:
+        """Put the cleaner's segments in the place of those they were made from.
+
+        `old` are neighbours, none of them active; `new` are sealed and synced, and begin where `old` began.
+        """
+        with self._working("swap segments of"):
+            for segment, until in zip(new, [*(after.base for after in new[1:]), old[-1].end], strict=True):
+                if segment.end < until:
+                    segment.fill_to(until, self.config.index_interval_bytes)
+                    segment.seal()
+                    for file in segment.files():
+                        file.sync()
+            self._chain.swap(old, new)
+        self._names_changed = True
+
+    def close(self) -> None:
+        """Write and sync all that is known: opened `clean` again, nothing needs to be checked."""
+        with self._working("close"):
+            if self.end > self.start and self.end not in self._snapshots.offsets:
+                self._snapshots.take(self.producers, self.end)
+                self._names_changed = True
+            flush = self.begin_flush()
+            if flush is not None:
+                if self._chain.active.size:
+                    self._chain.active.seal()
+                    flush.files += self._chain.active.files()
+                flush.run()
+                self.finish_flush(flush)
+        for segment in self._chain.segments:
+            segment.release()
+
+    def delete(self) -> None:
+        """Remove the folder with everything in it."""
+        with self._working("delete"):
+            for name in self._disk.list(self.directory):
+                self._disk.remove(f"{self.directory}/{name}")
+            self._disk.remove_dir(self.directory)
+
+    @contextmanager
+    def _working(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise self._failed(what, error) from error
+
+    def _failed(self, what: str, error: OSError) -> Refused:
+        name = os.path.basename(self.directory)
+        _logger.error("%s: cannot %s the log: %s", name, what, error)
+        return Refused(
+            Code.KAFKA_STORAGE_ERROR, f"cannot {what} the log of {name}: {error.strerror or error}"
+        )
+
+
+def _check_replicated(batches: memoryview, at: int, header: BatchHeader, expected: Offset) -> None:
+    """A follower stores what it is sent only if it is whole and goes on where its log ends."""
+    if header.magic != MAGIC or crc_of(batches, at, header.size) != header.crc:
+        raise Refused(Code.CORRUPT_MESSAGE, f"the leader's batch at offset {header.base_offset} is broken")
+    if header.base_offset < expected or header.last_offset_delta < 0:
+        raise Refused(
+            Code.OFFSET_OUT_OF_RANGE, f"the leader sent offset {header.base_offset} where {expected} is due"
+        )

@@ -1,0 +1,237 @@
+"""Opens a partition's folder: finishes or undoes what a crash interrupted, and brings back its segments.
+
+`Log.open` calls it. After a crash the segments that reach above the recovery point are read batch by batch:
+the first that is not whole, fails its checksum or does not follow from the one before ends the log, and all
+that is behind it goes. Memory stays bounded however large a batch claims to be.
+"""
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+
+from fastcrc.crc32 import iscsi as crc32c
+
+from barnabas.disk import Disk, File, read_whole
+from barnabas.log.checkpoint import CorruptCheckpoint
+from barnabas.log.epochs import LeaderEpochs
+from barnabas.log.index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
+from barnabas.log.segment import CLEANED, DELETED, INDEX, LOG, SWAP, TIME_INDEX, Segment
+from barnabas.types import LeaderEpoch, Millis, Offset
+from barnabas.wire.batch import ATTRIBUTES_AT, HEADER, HEADER_SIZE, MAGIC, BatchHeader
+
+EPOCHS = "leader-epoch-checkpoint"
+
+_CHUNK = 1024 * 1024
+_logger = logging.getLogger("barnabas.log")
+
+
+def load_epochs(disk: Disk, directory: str) -> LeaderEpochs:
+    """The epochs as they were written last; recovery adds what the batches above the recovery point say."""
+    try:
+        return LeaderEpochs.parse(read_whole(disk, f"{directory}/{EPOCHS}"))
+    except FileNotFoundError:
+        return LeaderEpochs()
+    except CorruptCheckpoint as error:
+        _logger.warning(
+            "%s: the leader epochs are read from the log again: %s", os.path.basename(directory), error
+        )
+        return LeaderEpochs()
+
+
+def tidy(disk: Disk, directory: str) -> list[Offset]:
+    """Finish or undo what a crash left half done; the base offsets of the segments that there are now."""
+    names = disk.list(directory)
+    aborted = any(name.endswith(LOG + CLEANED) for name in names)
+    swaps = [_base(name) for name in names if name.endswith(LOG + SWAP)] if not aborted else []
+    for name in names:
+        # A .swap beside a .cleaned was never in use: not all new segments were ready, so the old ones stay.
+        if name.endswith((DELETED, CLEANED, ".tmp")) or (name.endswith(SWAP) and aborted):
+            disk.remove(f"{directory}/{name}")
+    if swaps:
+        _finish_swap(disk, directory, swaps, names)
+    logs = {name.removesuffix(LOG) for name in disk.list(directory) if name.endswith(LOG)}
+    for name in disk.list(directory):
+        stem, ending = os.path.splitext(name)
+        if ending == SWAP or (ending in (INDEX, TIME_INDEX) and stem not in logs):
+            disk.remove(f"{directory}/{name}")
+    return sorted(Offset(int(stem)) for stem in logs)
+
+
+def _base(name: str) -> Offset:
+    return Offset(int(name[:20]))
+
+
+def _finish_swap(disk: Disk, directory: str, swaps: list[Offset], names: list[str]) -> None:
+    """Put the cleaner's segments in the place of those they were made from."""
+    fresh = [Segment(disk, directory, base, Millis(0), SWAP) for base in sorted(swaps)]
+    end = fresh[-1].base
+    for segment in fresh:
+        for _, header in whole_batches(segment.file, end):
+            end = max(end, header.next_offset)
+    for name in names:
+        if name.endswith(LOG) and (_base(name) in swaps or fresh[0].base <= _base(name) < end):
+            Segment(disk, directory, _base(name), Millis(0)).remove()
+    for segment in fresh:
+        segment.rename("")
+
+
+def whole_batches(file: File, base: int) -> Iterator[tuple[int, BatchHeader]]:
+    """The batches of a file up to the first that cannot be believed. 1 MiB at a time is held in memory."""
+    position, end, expected, epoch = 0, file.size, base, -1
+    while position + HEADER_SIZE <= end:
+        chunk = memoryview(file.pread(_CHUNK, position))
+        at = 0
+        while at + HEADER_SIZE <= len(chunk):
+            header = BatchHeader._make(HEADER.unpack_from(chunk, at))
+            size = header.size
+            if (
+                size < HEADER_SIZE
+                or position + at + size > end
+                or header.magic != MAGIC
+                or header.base_offset < expected
+                or header.last_offset_delta < 0
+                or 0 <= header.leader_epoch < epoch
+            ):
+                return
+            if at + size <= len(chunk):
+                if crc32c(chunk[at + ATTRIBUTES_AT : at + size]) != header.crc:
+                    return
+            elif at:
+                break
+            elif _crc_in_parts(file, position, size) != header.crc:
+                return
+            yield position + at, header
+            expected, epoch = header.next_offset, max(epoch, header.leader_epoch)
+            at += size
+        position += at
+
+
+def _crc_in_parts(file: File, position: int, size: int) -> int:
+    at, crc = position + ATTRIBUTES_AT, None
+    while at < position + size:
+        part = file.pread(min(_CHUNK, position + size - at), at)
+        if not part:
+            return -1
+        crc = crc32c(part, crc)
+        at += len(part)
+    return crc or 0
+
+
+def rebuild(segment: Segment, interval: int, epochs: LeaderEpochs) -> None:
+    """Read a segment through: make its indexes again, cut what is torn."""
+    segment.forget()
+    segment.offsets.clear()
+    segment.times.clear()
+    for _, header in whole_batches(segment.file, segment.base):
+        segment.note(header.size, header.last_offset, Millis(header.max_timestamp), interval)
+        if header.leader_epoch > epochs.latest:
+            epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
+    torn = segment.file.size - segment.size
+    if torn:
+        _logger.warning(
+            "%s: cut %d torn or corrupt bytes at byte %d of segment %d; the log goes on at offset %d",
+            os.path.basename(os.path.dirname(segment.path)),
+            torn,
+            segment.size,
+            segment.base,
+            segment.end,
+        )
+        segment.file.truncate(segment.size)
+
+
+def load_indexes(segment: Segment, until: Offset | None) -> bool:
+    """Take the indexes of a segment from their files; False where they cannot be right.
+
+    What could be wrong with files that were synced is that they are not ours: so only ends are looked at.
+    """
+    offsets = SparseIndex.load(segment.disk, segment.offsets.path, OFFSET_ENTRY)
+    times = SparseIndex.load(segment.disk, segment.times.path, TIME_ENTRY)
+    if offsets is None or times is None:
+        return False
+    limit = until - segment.base if until is not None else 2**31
+    last, timed = offsets.last, times.last
+    if last and not (0 <= offsets[0][0] <= last[0] < limit and 0 <= last[1] < segment.size):
+        return False
+    if timed and not (0 <= timed[1] < limit and times[0][0] <= timed[0]):
+        return False
+    segment.offsets, segment.times = offsets, times
+    return True
+
+
+def recover_segments(
+    disk: Disk,
+    directory: str,
+    bases: list[Offset],
+    epochs: LeaderEpochs,
+    now: Millis,
+    interval: int,
+    recovery_point: Offset | None,
+) -> list[Segment]:
+    """The segments of a folder, oldest first.
+
+    `recovery_point` is None after a clean stop: then nothing is read but the end of the last segment.
+    """
+    segments: list[Segment] = []
+    if recovery_point is not None:
+        # Their batches are read again, and know better than a file that was not synced with them.
+        epochs.truncate_from_end(max((base for base in bases if base <= recovery_point), default=bases[0]))
+    for number, base in enumerate(bases):
+        # A segment begins where the one before it ends: anything else was lost in between.
+        if segments and base != segments[-1].end:
+            _drop(disk, directory, bases[number:], segments[-1].end)
+            break
+        until = bases[number + 1] if number + 1 < len(bases) else None
+        segment = Segment(disk, directory, base, now)
+        segment.size = segment.file.size
+        segments.append(segment)
+        unsure = recovery_point is not None and (until is None or until > recovery_point)
+        if unsure or not load_indexes(segment, until):
+            if not unsure and segment.size:
+                _logger.info(
+                    "%s: the indexes of segment %d are made again", os.path.basename(directory), base
+                )
+            rebuild(segment, interval, epochs)
+            if until is not None:
+                segment.seal()
+                if not unsure:
+                    _make_last(segment)
+        elif until is None:
+            segment.restore_tail()
+        else:
+            _believe(segment, until)
+        if until is not None:
+            segment.release()
+    return segments
+
+
+def _believe(segment: Segment, until: Offset) -> None:
+    """Take a sealed segment's word for what it holds: nothing is read but its last entry of time."""
+    segment.end = until
+    timed = segment.times.last
+    if timed:
+        segment.max_timestamp, segment.max_timestamp_offset = (
+            Millis(timed[0]),
+            Offset(segment.base + timed[1]),
+        )
+
+
+def _make_last(segment: Segment) -> None:
+    """Below the recovery point nobody will sync the indexes later."""
+    for file in segment.files():
+        file.sync()
+
+
+def _drop(disk: Disk, directory: str, bases: list[Offset], end: Offset) -> None:
+    """Remove the segments behind the end of the log, the newest first: what is left has no hole."""
+    _logger.warning(
+        "%s: removed %d segments from offset %d on: the log ends at offset %d before them",
+        os.path.basename(directory),
+        len(bases),
+        bases[0],
+        end,
+    )
+    for base in reversed(bases):
+        segment = Segment(disk, directory, base, Millis(0))
+        with suppress(FileNotFoundError):
+            segment.remove()

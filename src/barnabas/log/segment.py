@@ -1,0 +1,277 @@
+"""Owns one segment of a partition: a file of record batches and the two sparse indexes over it.
+
+Logs append to the last one and read from all; the cleaner writes new ones beside them. `size` and the indexes
+speak of whole batches only: a write that failed leaves no trace. Files are opened when they are needed, and
+let go by dropping them, never by closing: an answer may still be sent from one.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from struct import Struct
+
+from barnabas.disk import Disk, File
+from barnabas.errors import Code, Refused
+from barnabas.log.index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
+from barnabas.types import NO_OFFSET, NO_TIMESTAMP, Buffer, Millis, Offset
+from barnabas.wire.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, BatchHeader, encode_batch
+
+LOG, INDEX, TIME_INDEX = ".log", ".index", ".timeindex"
+CLEANED, SWAP, DELETED = ".cleaned", ".swap", ".deleted"
+LARGEST_RELATIVE_OFFSET = 2**31 - 1
+
+_LOOK = 8192
+"""Bytes read to look for a batch: entries of an index lie little more than 4 KiB apart."""
+
+_SMALLEST = HEADER_SIZE - LOG_OVERHEAD
+_STEP = Struct(">qi11xi")
+"""Base offset, length and last offset delta: all that hopping from batch to batch needs."""
+
+
+def name_of(offset: int, ending: str) -> str:
+    """The name of a file that begins at this offset."""
+    return f"{offset:020d}{ending}"
+
+
+class Segment:
+    """Mutable: the batches from offset `base` up to the next segment's."""
+
+    __slots__ = (
+        "_directory",
+        "_file",
+        "_suffix",
+        "_timed",
+        "_unindexed",
+        "base",
+        "created",
+        "disk",
+        "end",
+        "first_timestamp",
+        "index_bytes",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "offsets",
+        "size",
+        "times",
+    )
+
+    def __init__(self, disk: Disk, directory: str, base: Offset, now: Millis, suffix: str = "") -> None:
+        self.disk = disk
+        self._directory = directory
+        self._suffix = suffix
+        self._file: File | None = None
+        self.base = base
+        self.created = now
+        self.offsets = SparseIndex(disk, self._path(INDEX), OFFSET_ENTRY)
+        self.times = SparseIndex(disk, self._path(TIME_INDEX), TIME_ENTRY)
+        self.forget()
+
+    @classmethod
+    def create(cls, disk: Disk, directory: str, base: Offset, now: Millis, suffix: str = "") -> "Segment":
+        """A new segment, empty whatever a file of its name held."""
+        segment = cls(disk, directory, base, now, suffix)
+        segment._file = disk.open(segment.path, create=True)
+        if segment._file.size:
+            segment._file.truncate(0)
+        return segment
+
+    def forget(self) -> None:
+        """Take the segment for empty, as before its batches are noted one by one."""
+        self.size = 0
+        self.end = self.base
+        """The offset after the last batch."""
+        self.index_bytes = 0
+        self.max_timestamp: Millis = NO_TIMESTAMP
+        self.max_timestamp_offset: Offset = NO_OFFSET
+        """The last offset of the batch that has the largest timestamp."""
+        self.first_timestamp: Millis = NO_TIMESTAMP
+        """The largest timestamp of the first batch: how old the segment is by its records' own account."""
+        self._timed: int = NO_TIMESTAMP
+        self._unindexed = 0
+
+    @property
+    def path(self) -> str:
+        return self._path(LOG)
+
+    def _path(self, ending: str) -> str:
+        return f"{self._directory}/{name_of(self.base, ending)}{self._suffix}"
+
+    @property
+    def file(self) -> File:
+        if self._file is None:
+            self._file = self.disk.open(self.path)
+        return self._file
+
+    def append(self, batch: Buffer, last: Offset, max_timestamp: Millis, interval: int) -> None:
+        """Add one batch. An OSError leaves everything as it was."""
+        (self._file or self.file).append(batch)
+        self.note(len(batch), last, max_timestamp, interval)
+
+    def append_all(self, batches: Buffer, headers: list[BatchHeader], interval: int) -> None:
+        """Add several batches by one write. An OSError leaves everything as it was."""
+        self.file.append(batches)
+        for header in headers:
+            self.note(header.size, header.last_offset, Millis(header.max_timestamp), interval)
+
+    def note(self, size: int, last: Offset, max_timestamp: Millis, interval: int) -> None:
+        """Account for a batch that is in the file behind those noted before."""
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.max_timestamp_offset = last
+        if self.size == 0:
+            self.first_timestamp = max_timestamp
+        if self._unindexed > interval:
+            self.offsets.append(last - self.base, self.size)
+            self._note_time()
+            self.index_bytes = max(
+                len(self.offsets) * OFFSET_ENTRY.size, (len(self.times) + 1) * TIME_ENTRY.size
+            )
+            self._unindexed = 0
+        self.size += size
+        self.end = Offset(last + 1)
+        self._unindexed += size
+
+    def _note_time(self) -> None:
+        if self.max_timestamp > self._timed:
+            self._timed = self.max_timestamp
+            self.times.append(self.max_timestamp, self.max_timestamp_offset - self.base)
+
+    def seal(self) -> None:
+        """Write the indexes; the last entry of time is the largest timestamp of all."""
+        self._note_time()
+        self.offsets.write()
+        self.times.write()
+
+    def fill_to(self, end: Offset, interval: int) -> None:
+        """Let the segment reach the next one by a batch without records, where the cleaner took the last.
+
+        So every segment ends where the next begins, and a hole between two can only be what a crash has lost.
+        """
+        if self.end < end:
+            batch = encode_batch([], base_offset=self.end, last_offset_delta=end - self.end - 1)
+            self.append(batch, Offset(end - 1), NO_TIMESTAMP, interval)
+
+    def files(self) -> list[File]:
+        """All that must be synced for a sealed segment to last."""
+        return [self.file, self.offsets.write(), self.times.write()]
+
+    def release(self) -> None:
+        """Let the files go until they are needed again."""
+        self._file = None
+        self.offsets.release()
+        self.times.release()
+
+    def locate(self, offset: Offset) -> tuple[int, int] | None:
+        """Where the first batch that reaches `offset` lies, and its size; None where none does.
+
+        One look-up in the index and as a rule one short read, however large the segment is.
+        """
+        entry = self.offsets.find(offset - self.base)
+        position = entry[1] if entry else 0
+        file, end, step = self.file, self.size, _STEP.unpack_from
+        while position < end:
+            block = file.pread(_LOOK, position)
+            at, last = 0, len(block) - _STEP.size
+            while at <= last:
+                base, length, delta = step(block, at)
+                if length < _SMALLEST:
+                    raise self._broken(position + at)
+                if base + delta >= offset:
+                    return (position + at, length + LOG_OVERHEAD) if position + at < end else None
+                at += length + LOG_OVERHEAD
+            if at == 0:
+                raise self._broken(position)
+            position += at
+        return None
+
+    def headers(self, position: int = 0, block_size: int = _LOOK) -> Iterator[tuple[int, BatchHeader]]:
+        """Places and headers from a batch's place on; the batches' records are not looked at."""
+        file, end = self.file, self.size
+        while position < end:
+            block = file.pread(block_size, position)
+            at, last = 0, len(block) - HEADER_SIZE
+            while at <= last and position + at < end:
+                header = BatchHeader._make(HEADER.unpack_from(block, at))
+                if header.batch_length < _SMALLEST:
+                    raise self._broken(position + at)
+                yield position + at, header
+                at += header.batch_length + LOG_OVERHEAD
+            if at == 0:
+                raise self._broken(position)
+            position += at
+
+    def read_batch(self, position: int, size: int) -> bytes:
+        """One whole batch."""
+        return self.file.pread(size, position)
+
+    def reaching(self, timestamp: Millis, offset: Offset) -> Iterator[tuple[int, BatchHeader]]:
+        """The batches, from the one with `offset` on, whose largest timestamp is not below this one."""
+        entry = self.times.find(timestamp)
+        begin = max(offset, self.base + entry[1]) if entry else offset
+        place = self.locate(Offset(begin))
+        if place is None:
+            return
+        for position, header in self.headers(place[0]):
+            if header.max_timestamp >= timestamp:
+                yield position, header
+
+    def cut(self, position: int) -> None:
+        """Drop what lies at and behind a batch's place for good: it must not come back later."""
+        file = self.file
+        file.truncate(position)
+        file.sync()
+        self.size = position
+        self.offsets.cut(position)
+        self.restore_tail()
+        self.times.cut(self.end - self.base)
+        self.restore_tail()
+
+    def restore_tail(self) -> None:
+        """Find out from the indexes and the batches behind their last entry what `note` had known."""
+        indexed = self.offsets.last
+        timed = self.times.last
+        self.end = self.base
+        self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, NO_OFFSET
+        self._timed = NO_TIMESTAMP
+        if timed:
+            self._timed = timed[0]
+            self.max_timestamp, self.max_timestamp_offset = Millis(timed[0]), Offset(self.base + timed[1])
+        position = indexed[1] if indexed else 0
+        for _, header in self.headers(position):
+            self.end = header.next_offset
+            if header.max_timestamp > self.max_timestamp:
+                self.max_timestamp = Millis(header.max_timestamp)
+                self.max_timestamp_offset = header.last_offset
+        self._unindexed = self.size - position
+        self.index_bytes = max(len(self.offsets) * OFFSET_ENTRY.size, (len(self.times) + 1) * TIME_ENTRY.size)
+        for _, header in self.headers():
+            self.first_timestamp = Millis(header.max_timestamp)
+            break
+
+    def rename(self, suffix: str) -> None:
+        """Give all files another suffix: the log's own last, because it alone makes a segment."""
+        if suffix == self._suffix:
+            return
+        for ending in (INDEX, TIME_INDEX, LOG):
+            source = self._path(ending)
+            if self.disk.exists(source):
+                self.disk.rename(source, f"{self._directory}/{name_of(self.base, ending)}{suffix}")
+        self._suffix = suffix
+        self.offsets.path, self.times.path = self._path(INDEX), self._path(TIME_INDEX)
+
+    def remove(self) -> None:
+        """Drop the files. Whoever is being sent something from them still gets it."""
+        source = self.path
+        self.disk.rename(source, source + DELETED)
+        self._suffix += DELETED
+        for path in (self.path, self.offsets.path, self.times.path):
+            # What cannot be removed now is removed when the log is opened again.
+            with suppress(OSError):
+                self.disk.remove(path)
+        self.release()
+
+    def _broken(self, position: int) -> Refused:
+        name = os.path.basename(self._directory)
+        return Refused(
+            Code.KAFKA_STORAGE_ERROR, f"{name}: segment {self.base} holds no record batch at byte {position}"
+        )
