@@ -97,6 +97,7 @@ class ConfluentAdapter(ClientAdapter):
         *,
         codec: str = "none",
         idempotent: bool = False,
+        retries: int = 1_000_000,
     ) -> list[int]:
         producer = Producer(
             {
@@ -104,6 +105,7 @@ class ConfluentAdapter(ClientAdapter):
                 "acks": "all",
                 "compression.type": codec,
                 "enable.idempotence": idempotent,
+                "retries": retries,
                 "linger.ms": 5,
                 "batch.num.messages": 1000,
                 "queue.buffering.max.messages": 1_000_000,

@@ -1,0 +1,56 @@
+"""Owns the client that others must not disturb: it writes and reads all the while, and every answer is checked.
+
+Called by the hostile tests, which do their worst beside it.
+"""
+
+import threading
+import time
+from typing import Self
+
+from barnabas.wire.batch import decode_batch
+from tests.hostile.corpus import batch, fetch_request, produce_request
+from tests.raw import RawConnection
+
+TOPIC = "neighbour"
+
+
+class Neighbour:
+    """Produces a batch and fetches it, over and over, on a connection of its own."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._live, daemon=True)
+        self._failure: BaseException | None = None
+        self.rounds = 0
+        self.slowest_s = 0.0
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._thread.join()
+        if self._failure is not None:
+            raise AssertionError("the neighbour was disturbed") from self._failure
+        assert self.rounds > 0, "the neighbour was never served"
+
+    def _live(self) -> None:
+        try:
+            with RawConnection(self._port) as connection:
+                while not self._stopping.is_set():
+                    self._round(connection)
+        except BaseException as problem:  # handed to the test, which waits in another thread
+            self._failure = problem
+
+    def _round(self, connection: RawConnection) -> None:
+        began = time.monotonic()
+        answer = connection.ask(produce_request(TOPIC, batch()), 9).responses[0].partition_responses[0]
+        assert answer.error_code == 0
+        read = connection.ask(fetch_request(TOPIC, answer.base_offset), 12).responses[0].partitions[0]
+        assert read.error_code == 0
+        assert decode_batch(bytes(read.records))[0].offset == answer.base_offset
+        self.slowest_s = max(self.slowest_s, time.monotonic() - began)
+        self.rounds += 1
+        self._stopping.wait(0.005)  # a neighbour, not a load

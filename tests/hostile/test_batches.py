@@ -1,0 +1,167 @@
+"""Sends record batches that lie: bombs, wrong checksums, false counts. Each is refused and none is written."""
+
+import random
+import struct
+import zlib
+from collections.abc import Callable
+
+import cramjam
+import pytest
+import zstandard
+
+from barnabas.errors import Code
+from barnabas.wire import batch as layout
+from barnabas.wire.compression import Compression
+from tests import segments
+from tests.clients.adapters.confluent import ConfluentAdapter
+from tests.hostile import corpus
+from tests.hostile.neighbour import Neighbour
+from tests.process import BrokerProcess
+from tests.raw import RawConnection
+
+MIB = 1 << 20
+MAY_GROW_MIB = 300
+
+
+def _gzip_bomb() -> bytes:
+    pack = zlib.compressobj(9, zlib.DEFLATED, 31)
+    return b"".join(pack.compress(bytes(MIB)) for _ in range(800)) + pack.flush()
+
+
+def _zstd_bomb() -> bytes:
+    pack = zstandard.ZstdCompressor(level=3).compressobj()
+    return b"".join(pack.compress(bytes(MIB)) for _ in range(4000)) + pack.flush()
+
+
+def _lz4_bomb() -> bytes:
+    pack = cramjam.lz4.Compressor()
+    for _ in range(200):
+        pack.compress(bytes(MIB))
+    return bytes(pack.finish())
+
+
+def _snappy_bomb() -> bytes:
+    # A snappy block says its size in front: here 1 GiB, in a few bytes.
+    return bytes([0x80, 0x80, 0x80, 0x80, 0x04]) + b"\0x"
+
+
+BOMBS = {
+    Compression.GZIP: _gzip_bomb,
+    Compression.ZSTD: _zstd_bomb,
+    Compression.LZ4: _lz4_bomb,
+    Compression.SNAPPY: _snappy_bomb,
+}
+
+
+def _with(data: bytes, at: int, kind: str, value: int) -> bytes:
+    """A batch with one field of its header changed, and the checksum made right again."""
+    changed = bytearray(data)
+    struct.pack_into(kind, changed, at, value)
+    layout.seal(changed, 0, len(changed))
+    return bytes(changed)
+
+
+def _batch_of(codec: Compression, body: bytes) -> bytes:
+    """A batch whose compressed records are given."""
+    head = bytearray(corpus.batch(1)[: layout.HEADER_SIZE]) + body
+    struct.pack_into(">i", head, layout.LENGTH_AT, len(head) - layout.LOG_OVERHEAD)
+    struct.pack_into(">h", head, layout.ATTRIBUTES_AT, codec)
+    layout.seal(head, 0, len(head))
+    return bytes(head)
+
+
+def _produce(victim: BrokerProcess, topic: str, records: bytes) -> int:
+    with RawConnection(victim.port) as connection:
+        answer = connection.ask(corpus.produce_request(topic, records), 9)
+        return int(answer.responses[0].partition_responses[0].error_code)
+
+
+@pytest.fixture(scope="module")
+def client(victim: BrokerProcess) -> ConfluentAdapter:
+    return ConfluentAdapter(victim.bootstrap)
+
+
+@pytest.mark.parametrize(
+    "configs",
+    [{"compression.type": "lz4"}, {"compression.type": "uncompressed"}, {"cleanup.policy": "compact"}],
+    ids=lambda configs: "-".join(configs.values()),
+)
+@pytest.mark.parametrize("codec", BOMBS, ids=lambda codec: codec.name)
+def test_a_bomb_is_refused_before_it_takes_memory(
+    victim: BrokerProcess, client: ConfluentAdapter, codec: Compression, configs: dict[str, str]
+) -> None:
+    topic = f"bomb-{codec.name}-{'-'.join(configs.values())}"
+    client.create_topic(topic, 1, configs)
+    bomb = _batch_of(codec, BOMBS[codec]())
+    assert len(bomb) < 1_048_588, "a bomb has to fit through max.message.bytes"
+    before = victim.forget_peak()
+    with Neighbour(victim.port) as neighbour:
+        for _ in range(3):
+            assert _produce(victim, topic, bomb) != 0
+    assert victim.peak_mib() < before + MAY_GROW_MIB
+    assert neighbour.slowest_s < 5
+    assert client.offsets(topic, 0) == (0, 0)
+    assert _produce(victim, topic, corpus.batch(5, codec)) == 0
+
+
+@pytest.mark.parametrize("codec", BOMBS, ids=lambda codec: codec.name)
+def test_a_bomb_that_passes_through_is_not_opened_by_a_search_for_a_time(
+    victim: BrokerProcess, client: ConfluentAdapter, codec: Compression
+) -> None:
+    topic = f"passed-{codec.name}"
+    client.create_topic(topic, 1, {"retention.ms": "-1"})
+    _produce(victim, topic, _batch_of(codec, BOMBS[codec]()))
+    before = victim.forget_peak()
+    with Neighbour(victim.port), RawConnection(victim.port) as connection:
+        for time in (0, 1_750_000_000_000, -3):
+            connection.ask(corpus.list_offsets_request(topic, time), 7)
+    assert victim.running, victim.said()
+    assert victim.peak_mib() < before + MAY_GROW_MIB
+
+
+def test_a_wrong_checksum_is_corrupt_and_not_written(victim: BrokerProcess, client: ConfluentAdapter) -> None:
+    client.create_topic("checksum", 1)
+    chance = random.Random(5)
+    with Neighbour(victim.port):
+        for _ in range(200):
+            broken = bytearray(corpus.batch(5))
+            broken[chance.randrange(layout.ATTRIBUTES_AT, len(broken))] ^= 1 << chance.randrange(8)
+            assert _produce(victim, "checksum", bytes(broken)) == Code.CORRUPT_MESSAGE
+    assert client.offsets("checksum", 0) == (0, 0)
+
+
+LIES: dict[str, Callable[[], bytes]] = {
+    "too many records": lambda: _with(corpus.batch(5), layout.COUNT_AT, ">i", 0x7FFFFFFF),
+    "no records": lambda: _with(corpus.batch(5), layout.COUNT_AT, ">i", 0),
+    "fewer than none": lambda: _with(corpus.batch(5), layout.COUNT_AT, ">i", -5),
+    "offsets that go back": lambda: _with(corpus.batch(5), layout.LAST_OFFSET_DELTA_AT, ">i", -1),
+    "offsets that leap": lambda: _with(corpus.batch(5), layout.LAST_OFFSET_DELTA_AT, ">i", 0x7FFFFFFF),
+    "magic of old": lambda: _with(corpus.batch(5), layout.MAGIC_AT, ">b", 1),
+    "magic to come": lambda: _with(corpus.batch(5), layout.MAGIC_AT, ">b", 3),
+    "a codec nobody knows": lambda: _with(corpus.batch(5), layout.ATTRIBUTES_AT, ">h", 7),
+    "a control batch": lambda: _with(corpus.batch(5), layout.ATTRIBUTES_AT, ">h", layout.CONTROL),
+    "a length past the end": lambda: _with(corpus.batch(5), layout.LENGTH_AT, ">i", 0x7FFFFFFF),
+    "a length below none": lambda: _with(corpus.batch(5), layout.LENGTH_AT, ">i", -1),
+    "a cut batch": lambda: corpus.batch(5)[:-7],
+    "half a header": lambda: corpus.batch(5)[:30],
+    "bytes behind it": lambda: corpus.batch(5) + b"\0" * 9,
+    "nothing": lambda: b"",
+    "two batches": lambda: corpus.batch(5) + corpus.batch(5),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_batch_that_lies_is_refused_and_not_written(
+    victim: BrokerProcess, client: ConfluentAdapter, lie: str
+) -> None:
+    topic = "lie-" + lie.replace(" ", "-")
+    client.create_topic(topic, 1)
+    with Neighbour(victim.port):
+        assert _produce(victim, topic, LIES[lie]()) != 0
+    assert client.offsets(topic, 0) == (0, 0)
+    assert _produce(victim, topic, corpus.batch(5)) == 0
+    assert client.offsets(topic, 0) == (0, 5)
+
+
+def test_nothing_on_disk_is_broken_after_all_that(victim: BrokerProcess) -> None:
+    assert segments.check_all(victim.data, growing=True) > 0
