@@ -54,10 +54,11 @@ class LocalStore:
 
     def __init__(self, disk: Disk, directory: str, empty: ClusterImage) -> None:
         self._disk = disk
-        self._path = os.path.join(directory, FILE_NAME)
+        self.path = os.path.join(directory, FILE_NAME)
+        self.is_new = not disk.exists(self.path)
         self.image = empty.after(self._load())
-        write_atomically(disk, self._path, _line(_changes_to(self.image)))
-        self._file: File = disk.open(self._path)
+        write_atomically(disk, self.path, _line(_changes_to(self.image)))
+        self._file: File = disk.open(self.path)
 
     def commit(self, changes: Sequence[Change]) -> ClusterImage:
         """Write the changes down, then apply them. All of them last, or none."""
@@ -76,10 +77,10 @@ class LocalStore:
         self._file.close()
 
     def _load(self) -> list[Change]:
-        if not self._disk.exists(self._path):
+        if not self._disk.exists(self.path):
             return []
         found: list[Change] = []
-        lines = read_whole(self._disk, self._path).split(b"\n")
+        lines = read_whole(self._disk, self.path).split(b"\n")
         for number, line in enumerate(lines, start=1):
             if not line:
                 continue
@@ -87,9 +88,9 @@ class LocalStore:
             if checksum != b"%08x" % crc32(text):
                 if number < len(lines) - 1:
                     raise BarnabasError(
-                        f"{self._path} is damaged in line {number}: restore it, or move the data folder away."
+                        f"{self.path} is damaged in line {number}: restore it, or move the data folder away."
                     )
-                log.warning("%s: dropped a torn last line of %d bytes", self._path, len(line))
+                log.warning("%s: dropped a torn last line of %d bytes", self.path, len(line))
                 continue
             found += map(_from_json, json.loads(text))
         return found

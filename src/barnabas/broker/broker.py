@@ -1,0 +1,152 @@
+"""One broker, put together: data directories, metadata, replicas, server, housekeeping.
+
+Made and run by `barnabas up`, `barnabas broker` and `barnabas.testing`. Everything runs on one event loop; worker
+threads do only what blocks (fsync, compaction, the metadata store).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from barnabas.broker.flusher import Flusher
+from barnabas.broker.housekeeping import Housekeeping
+from barnabas.broker.listener import Listener, parse_listener
+from barnabas.broker.metadata import Metadata
+from barnabas.broker.metrics import Metrics
+from barnabas.broker.replicas import Replicas
+from barnabas.broker.router import Router
+from barnabas.broker.server import Server
+from barnabas.clock import Clock, SystemClock
+from barnabas.cluster.configs import Levels
+from barnabas.cluster.image import BrokerImage, ClusterImage, LeaderRestarted
+from barnabas.cluster.local import LocalStore
+from barnabas.config import BrokerConfig
+from barnabas.disk import Disk, RealDisk
+from barnabas.errors import BarnabasError, Code, Refused
+from barnabas.log.directories import Directories
+from barnabas.types import BrokerId
+
+log = logging.getLogger("barnabas.broker")
+
+
+class Broker:
+    """A broker. `start`, then `stop`; in between it serves."""
+
+    def __init__(self, config: BrokerConfig, *, disk: Disk | None = None, clock: Clock | None = None) -> None:
+        self.id = BrokerId(config.broker_id)
+        self.config = config
+        self.clock = clock or SystemClock()
+        self.metrics = Metrics()
+        self._given = config.given
+        self._disk = disk or RealDisk()
+        self._stop_metrics: Callable[[], None] | None = None
+
+    async def start(self) -> None:
+        """Open what is on disk, then listen. Raises BarnabasError with a sentence for a person."""
+        self.halted: asyncio.Future[BarnabasError] = asyncio.get_running_loop().create_future()
+        listener = parse_listener(self.config.listeners)
+        self.server = Server(listener, Router(self), self.config)
+        try:
+            self.directories = Directories.open(
+                self._disk, self.config.log_dirs, node_id=self.id, clock=self.clock
+            )
+            try:
+                await self._open(listener)
+            except BaseException:
+                self.directories.close()
+                raise
+        except BaseException:
+            self.server.close()
+            raise
+        self.server.start()
+
+    async def _open(self, listener: Listener) -> None:
+        image = ClusterImage(self.directories.cluster_id, self.id, {self.id: self._advertised(listener)})
+        self._store = self._open_store(image)
+        if self._store.image.topics:
+            self._store.commit([LeaderRestarted(self.id)])
+        image = self._store.image
+        self.config = self.levels(image).effective()
+        self.flusher = Flusher()
+        self.replicas = Replicas(self.id, self.directories, self.config)
+        await self.replicas.start(image)
+        self.metadata = Metadata(self._store, self._follow)
+        if self.config.metrics_listen:
+            from barnabas.broker.exposition import serve
+
+            self._stop_metrics = serve(self, self.config.metrics_listen)
+        self._housekeeping = Housekeeping(self)
+        self._housekeeping.start()
+
+    def _open_store(self, empty: ClusterImage) -> LocalStore:
+        home = self.config.log_dirs[0]
+        if home not in (directory.path for directory in self.directories.online()):
+            raise BarnabasError(
+                f"{home} keeps the topics' names and settings, and it does not work: repair it."
+            )
+        store = LocalStore(self._disk, home, empty)
+        if store.is_new and self.directories.logs:
+            raise BarnabasError(
+                f"There are partitions, but no {store.path} that says which topics they belong to: "
+                "restore that file, or move the partitions away."
+            )
+        return store
+
+    async def stop(self) -> None:
+        """Let go of clients, then leave the logs as a clean stop leaves them."""
+        self.server.close()
+        if self._stop_metrics is not None:
+            self._stop_metrics()
+        await self._housekeeping.stop()
+        await asyncio.get_running_loop().run_in_executor(
+            None, self.directories.close, self.replicas.high_watermarks()
+        )
+        self._store.close()
+
+    @property
+    def address(self) -> str:
+        """Where clients find this broker."""
+        me = self.metadata.image.brokers[self.id]
+        return str(Listener("PLAINTEXT", me.host, me.port))
+
+    def levels(self, image: ClusterImage) -> Levels:
+        """The settings that hold, by where they come from."""
+        return Levels(image, self.id, self._given)
+
+    def note_refusal(self, api: str, refused: Refused, topic: str, index: int = -1) -> None:
+        """Count an error; one that means a broken disk takes its directory offline."""
+        self.metrics.api(api).error(refused.code)
+        if refused.code is not Code.KAFKA_STORAGE_ERROR:
+            return
+        partition = self.replicas.find(topic, index)
+        if partition is None:
+            return
+        try:
+            if self.directories.failed(partition.tp, refused):
+                self.replicas.drop_offline()
+        except BarnabasError as error:
+            if not self.halted.done():
+                self.halted.set_result(error)
+
+    async def _follow(self, image: ClusterImage) -> None:
+        if image.broker_configs != self.metadata.image.broker_configs:
+            self.config = self.levels(image).effective()
+            self.server.config = self.config
+            self.replicas.reconfigure(self.config)
+        await self.replicas.follow(image)
+
+    def _advertised(self, listener: Listener) -> BrokerImage:
+        if self.config.advertised_listeners:
+            named = parse_listener(self.config.advertised_listeners, "advertised.listeners")
+        else:
+            named = replace_wildcard(listener)
+        return BrokerImage(self.id, named.host, named.port or self.server.port)
+
+
+def replace_wildcard(listener: Listener) -> Listener:
+    """An address clients can use: nobody can connect to 'all addresses'."""
+    if listener.host in ("", "0.0.0.0", "::"):
+        import socket
+
+        return listener._replace(host=socket.gethostname())
+    return listener

@@ -1,0 +1,291 @@
+"""One client's socket: whole frames in, answers out, in the order they were asked for.
+
+Owned by `server`. One request is under way at a time, as in Kafka; a client that does not read its answers
+is not read from either. Raw sockets instead of uvloop's transports: only they can `sendfile`, which halves the
+CPU of a fetch, and for small requests they are as fast.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+from collections import deque
+from collections.abc import Callable
+from struct import Struct
+from typing import Protocol
+
+from barnabas.disk import FileSlice
+from barnabas.wire.codec import Malformed
+from barnabas.wire.schema import Chunk
+
+FIRST_BUFFER = 4096
+KEPT_BUFFER = 4 << 20
+"""A larger buffer is given back as soon as its frame is done; this much stays until the connection falls silent."""
+
+LARGE_FRAME = 64 << 10
+"""From here on a frame is read to its end and no further, so that the next one need not be moved."""
+
+TURN = 4 << 20
+"""How much one connection sends before the others have their turn."""
+
+log = logging.getLogger("barnabas.server")
+
+_LENGTH = Struct(">i").unpack_from
+
+
+class Answers(Protocol):
+    """What a connection needs of the router."""
+
+    def answer(
+        self, frame: memoryview, peer: "Connection"
+    ) -> "list[Chunk] | asyncio.Future[list[Chunk]] | None": ...
+
+
+class Connection:
+    """Reads, asks the router, writes; keeps the order and the limits."""
+
+    __slots__ = (
+        "_buffer",
+        "_closed",
+        "_end",
+        "_fd",
+        "_loop",
+        "_max_request",
+        "_on_close",
+        "_out",
+        "_pending",
+        "_reading",
+        "_router",
+        "_sent",
+        "_sock",
+        "_start",
+        "_view",
+        "_writing",
+        "active",
+        "address",
+        "bytes_in",
+        "bytes_out",
+    )
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        address: str,
+        router: Answers,
+        max_request: int,
+        on_close: "Callable[[Connection], None]",
+    ) -> None:
+        self.address = address
+        self.active = True
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self._loop = asyncio.get_running_loop()
+        self._sock = sock
+        self._fd = sock.fileno()
+        self._router = router
+        self._max_request = max_request
+        self._on_close = on_close
+        self._buffer = bytearray(FIRST_BUFFER)
+        self._view = memoryview(self._buffer)
+        self._start = 0
+        self._end = 0
+        self._out: deque[Chunk] = deque()
+        self._sent = 0
+        self._pending: asyncio.Future[list[Chunk]] | None = None
+        self._closed = False
+        self._writing = False
+        self._reading = True
+        self._loop.add_reader(self._fd, self._readable)
+
+    @property
+    def resting(self) -> bool:
+        """Neither answering nor in the middle of a frame."""
+        return self._pending is None and not self._out and self._start == self._end
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._loop.remove_reader(self._fd)
+        if self._writing:
+            self._loop.remove_writer(self._fd)
+        self._sock.close()
+        if self._pending is not None:
+            self._pending.cancel()
+        self._out.clear()
+        self._on_close(self)
+
+    def shrink(self) -> None:
+        """Give the buffer back while nothing is in it."""
+        if self._start == self._end and len(self._buffer) > FIRST_BUFFER:
+            self._replace_buffer(FIRST_BUFFER)
+
+    # Reading
+
+    def _readable(self) -> None:
+        start, end = self._start, self._end
+        room = len(self._buffer)
+        if start == end:
+            self._start = self._end = end = 0
+        else:
+            # Whole frames were served and lengths checked before, unless an answer is owed: then nothing grows.
+            owed = self._pending is not None or bool(self._out)
+            have = end - start
+            wanted = 4 + _LENGTH(self._buffer, start)[0] if have >= 4 and not owed else FIRST_BUFFER
+            if start + wanted > room and not owed:
+                self._make_room(wanted)
+                start, end, room = 0, have, len(self._buffer)
+            if end == room:
+                self._reading = False
+                self._loop.remove_reader(self._fd)
+                return
+            if wanted > LARGE_FRAME:
+                room = min(start + wanted, room)
+        try:
+            count = self._sock.recv_into(self._view[end:room])
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            count = 0
+        if not count:
+            self.close()
+            return
+        self.active = True
+        self.bytes_in += count
+        self._end = end + count
+        if self._pending is None and not self._out:
+            self._serve()
+
+    def _make_room(self, wanted: int) -> None:
+        """Move what has come of a frame to the front, of a larger buffer if need be.
+
+        The buffer grows with what has arrived, not with what was promised: a claimed length costs nothing.
+        """
+        have = self._end - self._start
+        size = min(wanted, max(LARGE_FRAME, 4 * have))
+        if size > len(self._buffer):
+            self._replace_buffer(1 << (size - 1).bit_length())
+        else:
+            self._buffer[:have] = self._buffer[self._start : self._end]
+            self._start, self._end = 0, have
+
+    def _replace_buffer(self, size: int) -> None:
+        have = self._end - self._start
+        buffer = bytearray(size)
+        buffer[:have] = self._view[self._start : self._end]
+        self._buffer = buffer
+        self._view = memoryview(buffer)
+        self._start, self._end = 0, have
+
+    def _serve(self) -> None:
+        """Answer the whole frames that are there, until one has to wait."""
+        view = self._view
+        try:
+            while True:
+                start = self._start
+                have = self._end - start
+                if have < 4:
+                    break
+                size = _LENGTH(view, start)[0]
+                if not 8 <= size <= self._max_request:
+                    raise Malformed(f"a frame of {size} bytes")
+                if have < 4 + size:
+                    break
+                self._start = start + 4 + size
+                answer = self._router.answer(view[start + 4 : self._start], self)
+                if answer is None:
+                    continue
+                if type(answer) is not list:
+                    self._flush()
+                    self._park(answer)  # type: ignore[arg-type]
+                    break
+                self._out += answer
+                if len(self._out) > 8:
+                    self._flush()
+                    if self._out:
+                        break
+        except Malformed as error:
+            self._refuse(error)
+            return
+        if self._out and not self._writing:
+            self._flush()
+        if len(self._buffer) > KEPT_BUFFER:
+            self.shrink()
+
+    def _refuse(self, error: Malformed) -> None:
+        log.warning("closed the connection from %s: it sent %s", self.address, error)
+        self.close()
+
+    def _park(self, answer: "asyncio.Future[list[Chunk]]") -> None:
+        if self._closed:
+            answer.cancel()
+            return
+        self._pending = answer
+        answer.add_done_callback(self._unpark)
+
+    def _unpark(self, answer: "asyncio.Future[list[Chunk]]") -> None:
+        self._pending = None
+        if self._closed or answer.cancelled():
+            return
+        if answer.exception() is not None:
+            self.close()
+            return
+        self._out += answer.result()
+        self._flush()
+        self._resume()
+
+    # Writing
+
+    def _flush(self) -> None:
+        out = self._out
+        turn = TURN
+        try:
+            while out:
+                chunk = out[0]
+                if type(chunk) is FileSlice:
+                    count = self._send_slice(chunk, turn)
+                else:
+                    # More to come: let the kernel put the header and the file into one packet.
+                    flags = socket.MSG_MORE if len(out) > 1 else 0
+                    count = self._sock.send(memoryview(chunk)[self._sent :] if self._sent else chunk, flags)  # type: ignore[arg-type]
+                self.bytes_out += count
+                self._sent += count
+                if self._sent == len(chunk):
+                    out.popleft()
+                    self._sent = 0
+                turn -= count
+                if turn <= 0 and out:
+                    break
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError:
+            self.close()
+            return
+        if out and not self._writing:
+            self._writing = True
+            self._loop.add_writer(self._fd, self._writable)
+
+    def _send_slice(self, chunk: FileSlice, most: int) -> int:
+        wanted = chunk.size - self._sent
+        count = os.sendfile(self._fd, chunk.file.fileno(), chunk.position + self._sent, min(wanted, most))
+        if not count and wanted:
+            raise OSError("the file ended before its slice")
+        return count
+
+    def _writable(self) -> None:
+        self._flush()
+        if self._out or self._closed:
+            return
+        self._writing = False
+        self._loop.remove_writer(self._fd)
+        self._resume()
+
+    def _resume(self) -> None:
+        """Go on with what has come in meanwhile."""
+        if self._closed or self._out or self._pending is not None:
+            return
+        if self._start != self._end:
+            self._serve()
+        if not self._reading and not self._closed and self._pending is None and not self._out:
+            self._reading = True
+            self._loop.add_reader(self._fd, self._readable)

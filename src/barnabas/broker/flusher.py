@@ -1,0 +1,41 @@
+"""Forces partitions to disk, off the event loop, one flush of a partition at a time.
+
+Called by Produce where flush.messages asks for it, and by housekeeping. Whoever waits while a flush is under way
+shares the next one: a hundred producers cost one fsync, not a hundred.
+"""
+
+import asyncio
+import logging
+
+from barnabas.broker.partition import Partition
+from barnabas.errors import Code, Refused
+from barnabas.types import Offset
+
+log = logging.getLogger("barnabas.flusher")
+
+
+class Flusher:
+    """Mutable: the flushes under way, by partition."""
+
+    def __init__(self) -> None:
+        self._running: dict[Partition, asyncio.Task[None]] = {}
+
+    async def flush(self, partition: Partition, upto: Offset) -> None:
+        """Come back when all below `upto` is on the disk; raises KAFKA_STORAGE_ERROR when it cannot be."""
+        while partition.log.recovery_point < upto:
+            running = self._running.get(partition)
+            if running is None:
+                running = self._running[partition] = asyncio.create_task(self._flush(partition))
+                running.add_done_callback(lambda _: self._running.pop(partition, None))
+            await asyncio.shield(running)
+
+    async def _flush(self, partition: Partition) -> None:
+        flush = partition.log.begin_flush()
+        if flush is None:
+            return
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, flush.run)
+        except OSError as error:
+            log.error("cannot force %s to disk: %s", partition.tp, error)
+            raise Refused(Code.KAFKA_STORAGE_ERROR) from error
+        partition.log.finish_flush(flush)

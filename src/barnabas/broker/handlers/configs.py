@@ -1,0 +1,159 @@
+"""DescribeConfigs v1-4, AlterConfigs v0-2 (replaces all) and IncrementalAlterConfigs v0-1 (changes some)."""
+
+import logging
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.broker.connection import Connection
+from barnabas.broker.router import handles
+from barnabas.cluster.configs import ALL_BROKERS, Alteration, Operation, Row, altered, checked_broker_configs
+from barnabas.cluster.controller import configure_topic
+from barnabas.cluster.image import BrokersConfigured, Change, ClusterImage
+from barnabas.config import broker_settings, topic_settings
+from barnabas.errors import Code, Refused
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.messages.configs import (
+    AlterConfigsRequest,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+if TYPE_CHECKING:
+    from barnabas.broker.broker import Broker
+
+log = logging.getLogger("barnabas.configs")
+
+
+class Resource(IntEnum):
+    """What has settings."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+class Wish(NamedTuple):
+    """Other settings for one resource: on top of those it has, or `afresh` in their place."""
+
+    kind: int
+    name: str
+    alterations: Sequence[Alteration]
+    afresh: bool
+
+
+@handles(ApiKey.DESCRIBE_CONFIGS)
+def describe_configs(
+    broker: "Broker", request: DescribeConfigsRequest, peer: Connection
+) -> DescribeConfigsResponse:
+    results = []
+    for wanted in request.resources:
+        result = DescribeConfigsResult(resource_type=wanted.resource_type, resource_name=wanted.resource_name)
+        try:
+            keys = wanted.configuration_keys
+            result.configs = [
+                _described(row, request.include_synonyms, request.include_documentation)
+                for row in _rows(broker, wanted)
+                if keys is None or row.name in keys
+            ]
+        except Refused as refused:
+            broker.note_refusal("DescribeConfigs", refused, wanted.resource_name)
+            result.error_code, result.error_message = refused.code, refused.message
+        results.append(result)
+    return DescribeConfigsResponse(results=results)
+
+
+def _rows(broker: "Broker", wanted: DescribeConfigsResource) -> Sequence[Row]:
+    image = broker.metadata.image
+    match wanted.resource_type:
+        case Resource.TOPIC:
+            topic = image.topics.get(wanted.resource_name)
+            if topic is None:
+                raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
+            return list(broker.levels(image).topic(topic))
+        case Resource.BROKER:
+            _check_broker(broker, wanted.resource_name)
+            return list(broker.levels(image).broker())
+        case kind:
+            raise Refused(Code.INVALID_REQUEST, f"Settings of resource type {kind} are not supported.")
+
+
+def _described(row: Row, synonyms: bool, docs: bool) -> DescribeConfigsResourceResult:
+    result = DescribeConfigsResourceResult(
+        row.name, row.value, row.read_only, row.source, config_type=row.kind
+    )
+    if synonyms:
+        result.synonyms = [DescribeConfigsSynonym(o.name, o.value, o.source) for o in row.origins]
+    if docs:
+        result.documentation = row.doc
+    return result
+
+
+@handles(ApiKey.ALTER_CONFIGS)
+async def alter_configs(
+    broker: "Broker", request: AlterConfigsRequest, peer: Connection
+) -> AlterConfigsResponse:
+    rows = []
+    for resource in request.resources:
+        wishes = [Alteration(config.name, Operation.SET, config.value) for config in resource.configs]
+        wish = Wish(resource.resource_type, resource.resource_name, wishes, afresh=True)
+        rows.append(await _alter(broker, wish, request.validate_only))
+    return AlterConfigsResponse(responses=rows)
+
+
+@handles(ApiKey.INCREMENTAL_ALTER_CONFIGS)
+async def incremental_alter_configs(
+    broker: "Broker", request: IncrementalAlterConfigsRequest, peer: Connection
+) -> IncrementalAlterConfigsResponse:
+    rows = []
+    for resource in request.resources:
+        wishes = [
+            Alteration(config.name, config.config_operation, config.value) for config in resource.configs
+        ]
+        wish = Wish(resource.resource_type, resource.resource_name, wishes, afresh=False)
+        rows.append(await _alter(broker, wish, request.validate_only))
+    return IncrementalAlterConfigsResponse(responses=rows)
+
+
+async def _alter(broker: "Broker", wish: Wish, validate_only: bool) -> AlterConfigsResourceResponse:
+    row = AlterConfigsResourceResponse(resource_type=wish.kind, resource_name=wish.name)
+    try:
+        if validate_only:
+            _decided(broker, broker.metadata.image, wish)
+        else:
+            await broker.metadata.change(lambda image: _decided(broker, image, wish))
+            log.info("changed the settings of %s %s", Resource(wish.kind).name.lower(), wish.name or "(all)")
+    except Refused as refused:
+        broker.note_refusal("AlterConfigs", refused, wish.name)
+        row.error_code, row.error_message = refused.code, refused.message
+    return row
+
+
+def _decided(broker: "Broker", image: ClusterImage, wish: Wish) -> list[Change]:
+    match wish.kind:
+        case Resource.TOPIC:
+            topic = image.topics.get(wish.name)
+            if topic is None:
+                raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
+            configs = altered({} if wish.afresh else topic.configs, wish.alterations, topic_settings())
+            return configure_topic(image, wish.name, configs, broker.config)
+        case Resource.BROKER:
+            if wish.name != ALL_BROKERS:
+                _check_broker(broker, wish.name)
+            current = {} if wish.afresh else image.broker_configs.get(wish.name, {})
+            configs = altered(current, wish.alterations, broker_settings())
+            return [BrokersConfigured(wish.name, checked_broker_configs(configs))]
+        case kind:
+            raise Refused(Code.INVALID_REQUEST, f"Settings of resource type {kind} are not supported.")
+
+
+def _check_broker(broker: "Broker", name: str) -> None:
+    if name != str(broker.id):
+        raise Refused(Code.INVALID_REQUEST, f"This is broker {broker.id}, not {name!r}.")

@@ -1,0 +1,62 @@
+"""ListOffsets v1-9: the offset at a timestamp, or at an end of the log."""
+
+from typing import TYPE_CHECKING
+
+from barnabas.broker.connection import Connection
+from barnabas.broker.partition import Partition
+from barnabas.broker.router import handles
+from barnabas.errors import Code, Refused
+from barnabas.types import NO_OFFSET, NO_TIMESTAMP, Millis, Offset
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from barnabas.broker.broker import Broker
+
+
+READ_COMMITTED = 1
+
+
+@handles(ApiKey.LIST_OFFSETS)
+def list_offsets(broker: "Broker", request: ListOffsetsRequest, peer: Connection) -> ListOffsetsResponse:
+    committed = request.isolation_level == READ_COMMITTED
+    topics = []
+    for topic in request.topics:
+        rows = []
+        for wanted in topic.partitions:
+            row = ListOffsetsPartitionResponse(wanted.partition_index)
+            try:
+                partition = broker.replicas.get(topic.name, wanted.partition_index)
+                partition.check_epoch(wanted.current_leader_epoch)
+                row.timestamp, row.offset = _find(partition, wanted.timestamp, committed)
+                if row.offset >= 0:
+                    row.leader_epoch = partition.log.epochs.epoch_at(Offset(row.offset))
+            except Refused as refused:
+                row.error_code = refused.code
+                broker.note_refusal("ListOffsets", refused, topic.name, wanted.partition_index)
+            rows.append(row)
+        topics.append(ListOffsetsTopicResponse(topic.name, rows))
+    return ListOffsetsResponse(topics=topics)
+
+
+def _find(partition: Partition, timestamp: int, committed: bool) -> tuple[Millis, Offset]:
+    below = partition.last_stable if committed else partition.high_watermark
+    nothing = (NO_TIMESTAMP, NO_OFFSET)
+    match timestamp:
+        case -1:  # latest
+            return NO_TIMESTAMP, below
+        case -2 | -4:  # earliest; earliest on this machine: we have no other storage
+            return NO_TIMESTAMP, partition.log.start
+        case -3:  # the record with the largest timestamp
+            return partition.log.max_timestamp() or nothing
+        case -5:  # the latest in tiered storage
+            return nothing
+        case _ if timestamp < 0:
+            raise Refused(Code.INVALID_REQUEST, f"{timestamp} is no timestamp.")
+        case _:
+            return partition.log.find_timestamp(Millis(timestamp), below) or nothing

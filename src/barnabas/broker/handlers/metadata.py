@@ -1,0 +1,99 @@
+"""Metadata v0-12: brokers, topics, and who leads which partition; creates unknown topics where allowed."""
+
+import logging
+import uuid
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from barnabas.broker.connection import Connection
+from barnabas.broker.router import handles
+from barnabas.cluster.controller import INTERNAL_TOPICS, WantedTopic, check_name, create_topic
+from barnabas.cluster.image import ClusterImage, TopicImage
+from barnabas.errors import Code, Refused
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from barnabas.wire.schema import NO_ID
+
+if TYPE_CHECKING:
+    from barnabas.broker.broker import Broker
+
+log = logging.getLogger("barnabas.topics")
+
+
+@handles(ApiKey.METADATA)
+async def metadata(broker: "Broker", request: MetadataRequest, peer: Connection) -> MetadataResponse:
+    if request.topics is None:
+        topics = [_described(broker, topic) for topic in broker.metadata.image.topics.values()]
+    else:
+        create = request.allow_auto_topic_creation and broker.config.auto_create_topics_enable
+        topics = [await _asked_for(broker, wanted, create) for wanted in request.topics]
+    image = broker.metadata.image
+    return MetadataResponse(
+        brokers=list(_brokers(image)),
+        cluster_id=image.cluster_id,
+        controller_id=image.controller,
+        topics=topics,
+    )
+
+
+def _brokers(image: ClusterImage) -> Iterable[MetadataResponseBroker]:
+    for broker in image.brokers.values():
+        yield MetadataResponseBroker(broker.id, broker.host, broker.port, broker.rack)
+
+
+async def _asked_for(broker: "Broker", wanted: MetadataRequestTopic, create: bool) -> MetadataResponseTopic:
+    if wanted.topic_id != NO_ID:
+        found = broker.metadata.image.topic_by_id(wanted.topic_id)
+        if found is None:
+            return MetadataResponseTopic(Code.UNKNOWN_TOPIC_ID, None, wanted.topic_id)
+        return _described(broker, found)
+    name = wanted.name or ""
+    found = broker.metadata.image.topics.get(name)
+    if found is None:
+        try:
+            check_name(name)
+            if not create or name in INTERNAL_TOPICS:
+                raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
+            found = await _created(broker, name)
+        except Refused as refused:
+            return MetadataResponseTopic(refused.code, name)
+    return _described(broker, found)
+
+
+async def _created(broker: "Broker", name: str) -> TopicImage:
+    wanted = WantedTopic(name, uuid.uuid4())
+    try:
+        await broker.metadata.change(lambda image: create_topic(image, wanted, broker.config))
+        log.info("created topic %s because a client asked for it", name)
+    except Refused as refused:
+        if refused.code is not Code.TOPIC_ALREADY_EXISTS:
+            raise
+    topic = broker.metadata.image.topics.get(name)
+    if topic is None:
+        raise Refused(Code.LEADER_NOT_AVAILABLE)
+    return topic
+
+
+def _described(broker: "Broker", topic: TopicImage) -> MetadataResponseTopic:
+    rows = []
+    for index, partition in enumerate(topic.partitions):
+        lost = partition.leader == broker.id and broker.replicas.find(topic.name, index) is None
+        rows.append(
+            MetadataResponsePartition(
+                Code.LEADER_NOT_AVAILABLE if lost else Code.NONE,
+                index,
+                -1 if lost else partition.leader,
+                partition.epoch,
+                list(partition.replicas),
+                list(partition.isr),
+                [broker.id] if lost else [],
+            )
+        )
+    return MetadataResponseTopic(0, topic.name, topic.id, topic.name in INTERNAL_TOPICS, rows)

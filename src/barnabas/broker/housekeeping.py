@@ -1,0 +1,121 @@
+"""What a broker does by itself: retention, flushing, checkpoints, compaction, forgetting producers.
+
+Owned by the broker. Each chore has its own task and rhythm; what fails is logged and tried again, and a
+chore that walks over many partitions lets requests in between.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from barnabas.broker.partition import Partition
+from barnabas.errors import BarnabasError, Refused
+
+if TYPE_CHECKING:
+    from barnabas.broker.broker import Broker
+
+PRODUCER_EXPIRY_CHECK_MS = 600_000
+TURN = 16
+
+log = logging.getLogger("barnabas.housekeeping")
+
+
+class Housekeeping:
+    """Mutable: the running chores."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._tasks: list[asyncio.Task[None]] = []
+        self._last_flush: dict[Partition, int] = {}
+
+    def start(self) -> None:
+        config = self._broker.config
+        chores: list[tuple[Callable[[], Awaitable[None]], int]] = [
+            (self.retain, config.log_retention_check_interval_ms),
+            (self.flush, config.log_flush_scheduler_interval_ms),
+            (self.checkpoint, config.log_flush_offset_checkpoint_interval_ms),
+            (self.expire_producers, PRODUCER_EXPIRY_CHECK_MS),
+        ]
+        if config.log_cleaner_enable:
+            chores.append((self.clean, max(1, config.log_cleaner_backoff_ms)))
+        self._tasks = [asyncio.create_task(_repeat(chore, interval)) for chore, interval in chores]
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def retain(self) -> None:
+        """Roll segments that are old enough and drop what retention no longer wants."""
+        now = self._broker.clock.now()
+        async for partition in self._partitions():
+            try:
+                partition.log.roll_if_due(now)
+                partition.log.retain(now, partition.high_watermark)
+            except Refused as refused:
+                self._broker.note_refusal("Retention", refused, *partition.tp)
+
+    async def flush(self) -> None:
+        """Force to disk what flush.ms wants there, and segments that nobody writes to any more."""
+        now = self._broker.clock.now()
+        async for partition in self._partitions():
+            active = partition.log.segments[-1]
+            since = self._last_flush.setdefault(partition, now)
+            due = partition.log.unflushed > 0 and now - since >= partition.log.config.flush_ms
+            if due or partition.log.recovery_point < active.base:
+                try:
+                    await self._broker.flusher.flush(partition, partition.log.end if due else active.base)
+                except Refused as refused:
+                    self._broker.note_refusal("Flush", refused, *partition.tp)
+            if due or not partition.log.unflushed:
+                self._last_flush[partition] = now
+        present = set(self._broker.replicas)
+        self._last_flush = {
+            partition: at for partition, at in self._last_flush.items() if partition in present
+        }
+
+    async def checkpoint(self) -> None:
+        """Write recovery points, log starts and high watermarks down."""
+        self._broker.directories.checkpoint(self._broker.replicas.high_watermarks())
+
+    async def expire_producers(self) -> None:
+        now = self._broker.clock.now()
+        async for partition in self._partitions():
+            partition.log.producers.expire(now, self._broker.config.producer_id_expiration_ms)
+
+    async def clean(self) -> None:
+        """Compact the logs that have earned it, the dirtiest first, in a worker thread."""
+        from barnabas.log.cleaner import Cleaner
+
+        cleaner = Cleaner(self._broker.config.log_cleaner_dedupe_buffer_size)
+        loop = asyncio.get_running_loop()
+        compacted = [p for p in self._broker.replicas if "compact" in p.log.config.cleanup_policy]
+        for partition in compacted:
+            cleaning = cleaner.begin(partition.log, self._broker.clock.now(), partition.high_watermark)
+            if cleaning is None:
+                continue
+            try:
+                await loop.run_in_executor(None, cleaning.run)
+                done = cleaning.finish()
+                log.info("%s: compacted, %s", partition.tp, done)
+            except OSError as error:
+                log.error("%s: cannot be compacted: %s", partition.tp, error)
+
+    async def _partitions(self) -> AsyncIterator[Partition]:
+        for number, partition in enumerate(list(self._broker.replicas)):
+            if number % TURN == TURN - 1:
+                await asyncio.sleep(0)
+            if self._broker.replicas.find(*partition.tp) is partition:
+                yield partition
+
+
+async def _repeat(chore: Callable[[], Awaitable[None]], interval_ms: int) -> None:
+    while True:
+        await asyncio.sleep(interval_ms / 1000)
+        try:
+            await chore()
+        except (OSError, BarnabasError) as error:
+            log.error("a chore failed and is tried again later: %s", error)
+        except Exception:
+            log.exception("a chore failed and is tried again later")

@@ -1,0 +1,34 @@
+"""Addresses as Kafka writes them in listeners and advertised.listeners."""
+
+import re
+from typing import NamedTuple
+
+from barnabas.setting import ConfigError
+
+_FORM = re.compile(r"(?:([A-Za-z0-9_.-]+)://)?(\[[0-9a-fA-F:.]+\]|[^:/\s]*):(\d+)")
+
+
+class Listener(NamedTuple):
+    """One address, and the protocol spoken there."""
+
+    protocol: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+def parse_listener(text: str, setting: str = "listeners") -> Listener:
+    """`PLAINTEXT://HOST:PORT`, `HOST:PORT` or `:PORT` (all addresses)."""
+    form = _FORM.fullmatch(text.strip())
+    if form is None:
+        raise ConfigError(f"{setting} cannot be {text!r}: it must be like PLAINTEXT://127.0.0.1:9092.")
+    protocol = (form[1] or "PLAINTEXT").upper()
+    port = int(form[3])
+    if protocol != "PLAINTEXT":
+        raise ConfigError(f"{setting} cannot use {protocol}: only PLAINTEXT is spoken here.")
+    if port > 65535:
+        raise ConfigError(f"{setting} cannot use port {port}: ports end at 65535.")
+    return Listener(protocol, form[2].strip("[]"), port)

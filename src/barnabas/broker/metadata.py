@@ -1,0 +1,71 @@
+"""Owns the broker's picture of the cluster, and the one way to change it.
+
+Handlers read `image`; a change is decided by the pure controller, made to last by the store off the event
+loop, followed by the replicas, and only then visible. One change at a time.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from barnabas.cluster.image import Change, ClusterImage, ProducerIdsTaken
+from barnabas.errors import Code, Refused
+from barnabas.types import ProducerId
+
+PRODUCER_ID_BLOCK = 1000
+"""How many producer ids are taken from the store at once: a restart wastes the rest, a clash it cannot cause."""
+
+log = logging.getLogger("barnabas.cluster")
+
+Decision = Callable[[ClusterImage], list[Change]]
+
+
+class Store(Protocol):
+    """Where the cluster's state lasts."""
+
+    @property
+    def image(self) -> ClusterImage: ...
+    def commit(self, changes: list[Change]) -> ClusterImage: ...
+    def close(self) -> None: ...
+
+
+class Metadata:
+    """The current image, and changes to it."""
+
+    def __init__(self, store: Store, follow: Callable[[ClusterImage], Awaitable[None]]) -> None:
+        self.image = store.image
+        self._store = store
+        self._follow = follow
+        self._changing = asyncio.Lock()
+        self._next_producer_id = self._producer_id_limit = store.image.next_producer_id
+
+    async def change(self, decide: Decision) -> None:
+        """Decide on the newest image, store, follow, show. A refusal to decide changes nothing."""
+        async with self._changing:
+            changes = decide(self.image)
+            if not changes:
+                return
+            image = await self._commit(changes)
+            await self._follow(image)
+            self.image = image
+
+    async def new_producer_id(self) -> ProducerId:
+        """An id that no producer of this cluster ever had."""
+        async with self._changing:
+            if self._next_producer_id == self._producer_id_limit:
+                limit = ProducerId(self._producer_id_limit + PRODUCER_ID_BLOCK)
+                self.image = await self._commit([ProducerIdsTaken(limit)])
+                self._producer_id_limit = limit
+            producer_id = self._next_producer_id
+            self._next_producer_id = ProducerId(producer_id + 1)
+            return producer_id
+
+    async def _commit(self, changes: list[Change]) -> ClusterImage:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(None, self._store.commit, changes)
+        except OSError as error:
+            log.error("cannot store a metadata change: %s", error)
+            raise Refused(
+                Code.KAFKA_STORAGE_ERROR, f"The metadata store cannot write: {error.strerror}."
+            ) from error

@@ -1,0 +1,86 @@
+"""Owns a partition's leadership on this broker: its epoch and its high watermark, over its log.
+
+Called by handlers through `replicas`. The watermark never falls, and nothing at or above it is ever served.
+"""
+
+from typing import Protocol
+
+from barnabas.disk import FileSlice
+from barnabas.errors import Code, Refused
+from barnabas.log.epochs import UNKNOWN_EPOCH, EpochEnd
+from barnabas.log.log import Appended, Log
+from barnabas.types import NO_EPOCH, LeaderEpoch, Millis, Offset, TopicPartition
+
+
+class Watcher(Protocol):
+    """Somebody who waits for a partition to get more records."""
+
+    def wake(self) -> None: ...
+
+
+class Partition:
+    """A partition that this broker leads."""
+
+    __slots__ = ("_watchers", "epoch", "high_watermark", "log", "tp")
+
+    def __init__(self, tp: TopicPartition, log: Log, epoch: LeaderEpoch) -> None:
+        self.tp = tp
+        self.log = log
+        self.epoch = epoch
+        self.high_watermark = log.end
+        self._watchers: set[Watcher] = set()
+
+    @property
+    def last_stable(self) -> Offset:
+        """What readers of committed records may see: below it no transaction is open."""
+        unstable = self.log.producers.first_unstable
+        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+
+    def append(self, batches: memoryview, now: Millis) -> Appended:
+        appended = self.log.append(batches, epoch=self.epoch, now=now)
+        # The only replica there is has it: that commits it.
+        self.high_watermark = self.log.end
+        if self._watchers:
+            self.wake()
+        return appended
+
+    def read(self, offset: Offset, max_bytes: int, *, committed: bool) -> FileSlice | None:
+        """Records from `offset` on, below the high watermark (committed: below the last stable offset)."""
+        below = self.last_stable if committed else self.high_watermark
+        return self.log.read(offset, max_bytes, below)
+
+    def check_epoch(self, known: int) -> None:
+        """Refuse a client whose idea of the leader epoch is not ours."""
+        if known == self.epoch or known == NO_EPOCH:
+            return
+        raise Refused(Code.FENCED_LEADER_EPOCH if known < self.epoch else Code.UNKNOWN_LEADER_EPOCH)
+
+    def end_of_epoch(self, epoch: LeaderEpoch) -> EpochEnd:
+        """The largest epoch not above this one, and where it ended; the newest ends at the high watermark."""
+        return self.log.epochs.end_of(epoch, self.high_watermark)
+
+    def divergence(self, epoch: LeaderEpoch, offset: Offset) -> EpochEnd | None:
+        """Where a reader that has records of `epoch` up to `offset` must go back to, if it must."""
+        end = self.end_of_epoch(epoch)
+        if end == UNKNOWN_EPOCH:
+            raise Refused(Code.OFFSET_OUT_OF_RANGE)
+        return end if end.epoch < epoch or end.end < offset else None
+
+    def delete_records(self, before: Offset) -> Offset:
+        """Drop what lies before an offset (-1: before the high watermark); the new log start."""
+        target = self.high_watermark if before == -1 else before
+        if not 0 <= target <= self.high_watermark:
+            raise Refused(Code.OFFSET_OUT_OF_RANGE)
+        if target > self.log.start:
+            self.log.advance_start(target)
+        return self.log.start
+
+    def watch(self, watcher: Watcher) -> None:
+        self._watchers.add(watcher)
+
+    def unwatch(self, watcher: Watcher) -> None:
+        self._watchers.discard(watcher)
+
+    def wake(self) -> None:
+        for watcher in list(self._watchers):
+            watcher.wake()

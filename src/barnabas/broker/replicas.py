@@ -1,0 +1,136 @@
+"""Owns the partitions this broker has, and makes their logs follow the cluster image.
+
+Handlers look partitions up here; `metadata` calls `follow` with each new image. A partition that is in the
+image but not here lies in a data directory that failed.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+
+from barnabas.broker.partition import Partition
+from barnabas.cluster.image import ClusterImage, TopicImage
+from barnabas.config import BrokerConfig, TopicConfig, topic_config
+from barnabas.errors import Code, Refused
+from barnabas.log.directories import Directories
+from barnabas.types import BrokerId, Offset, TopicPartition
+
+TURN = 32
+"""How many logs are made or removed before other requests have their turn."""
+
+log = logging.getLogger("barnabas.replicas")
+
+
+class Replicas:
+    """The partitions on this broker, by topic and number."""
+
+    def __init__(self, broker_id: BrokerId, directories: Directories, config: BrokerConfig) -> None:
+        self.config = config
+        self._broker_id = broker_id
+        self._directories = directories
+        self._partitions: dict[tuple[str, int], Partition] = {}
+        self._image: ClusterImage | None = None
+        self._new = False
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(self._partitions.values())
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def find(self, topic: str, index: int) -> Partition | None:
+        return self._partitions.get((topic, index))
+
+    def get(self, topic: str, index: int) -> Partition:
+        """The partition, or the refusal that says why it is not here."""
+        partition = self._partitions.get((topic, index))
+        if partition is not None:
+            return partition
+        expected = self._image.partition(TopicPartition(topic, index)) if self._image else None
+        if expected is None:
+            raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
+        if expected.leader != self._broker_id:
+            raise Refused(Code.NOT_LEADER_OR_FOLLOWER)
+        raise Refused(Code.KAFKA_STORAGE_ERROR)
+
+    async def start(self, image: ClusterImage) -> None:
+        """Take the logs that are there; those whose topics are gone are set aside."""
+        self._directories.set_aside_strays(
+            {
+                TopicPartition(topic.name, index): topic.id
+                for topic in image.topics.values()
+                for index in range(len(topic.partitions))
+            }
+        )
+        await self.follow(image)
+        # From here on a partition that is missing is a new one.
+        self._new = True
+
+    async def follow(self, image: ClusterImage) -> None:
+        """Make and remove logs, hand out epochs and settings, until all is as the image says."""
+        before = self._image.topics if self._image else {}
+        steps = 0
+        for topic in image.topics.values():
+            old = before.get(topic.name)
+            if old is topic:
+                continue
+            if old is not None and old.id != topic.id:
+                await self._remove(old)
+            config = self.topic_config(topic)
+            for index in range(len(topic.partitions)):
+                self._take(topic, index, config)
+                steps += 1
+                if steps % TURN == 0:
+                    await asyncio.sleep(0)
+        for name in before.keys() - image.topics.keys():
+            await self._remove(before[name])
+        self._image = image
+
+    def topic_config(self, topic: TopicImage) -> TopicConfig:
+        return topic_config(self.config.topic_defaults, topic.configs)
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Other defaults for the topics that say nothing themselves."""
+        self.config = config
+        topics = self._image.topics if self._image else {}
+        for partition in self._partitions.values():
+            partition.log.config = self.topic_config(topics[partition.tp.topic])
+
+    def high_watermarks(self) -> dict[TopicPartition, Offset]:
+        return {partition.tp: partition.high_watermark for partition in self}
+
+    def drop_offline(self) -> None:
+        """Let go of partitions whose directory has failed, and tell those who wait for them."""
+        for key, partition in list(self._partitions.items()):
+            if self._directories.find(partition.tp) is None:
+                del self._partitions[key]
+                partition.wake()
+
+    def _take(self, topic: TopicImage, index: int, config: TopicConfig) -> None:
+        wanted = topic.partitions[index]
+        if self._broker_id not in wanted.replicas:
+            return
+        present = self._partitions.get((topic.name, index))
+        if present is not None:
+            present.epoch = wanted.epoch
+            present.log.config = config
+            return
+        tp = TopicPartition(topic.name, index)
+        try:
+            opened = self._directories.find(tp) or self._directories.create(
+                tp, config, topic.id, new=self._new
+            )
+        except Refused as refused:
+            log.error("%s has no log: %s", tp, refused.message)
+            return
+        opened.config = config
+        self._partitions[topic.name, index] = Partition(tp, opened, wanted.epoch)
+
+    async def _remove(self, topic: TopicImage) -> None:
+        for index in range(len(topic.partitions)):
+            partition = self._partitions.pop((topic.name, index), None)
+            if partition is not None:
+                self._directories.delete(partition.tp)
+                partition.wake()
+            if index % TURN == TURN - 1:
+                await asyncio.sleep(0)

@@ -1,0 +1,150 @@
+"""From a frame to its answer: finds the API and version, decodes, calls the handler, encodes.
+
+Called by connections. Handlers register beside themselves with `@handles`; the module of a family is imported
+when its first request comes, so that a broker starts in a blink. Only the router turns errors into responses.
+"""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable
+from importlib import import_module
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from barnabas.broker.metrics import ApiMetrics
+from barnabas.errors import Code, Refused
+from barnabas.wire.apis import APIS, Api, ApiKey, response_class
+from barnabas.wire.codec import Malformed
+from barnabas.wire.frames import decode_request, encode_response, read_request_header
+from barnabas.wire.schema import Chunk
+
+if TYPE_CHECKING:
+    from barnabas.broker.broker import Broker
+    from barnabas.broker.connection import Connection
+
+log = logging.getLogger("barnabas.router")
+
+Handler = Callable[..., Any]
+"""(broker, request, peer) -> a response, None for no answer, or something to wait for."""
+
+Refusal = Callable[[Any, int, Refused], Any]
+"""(request, version, refused) -> the response that says so."""
+
+_handlers: dict[ApiKey, tuple[Handler, Refusal | None]] = {}
+
+
+def handles(key: ApiKey, refusal: Refusal | None = None) -> Callable[[Handler], Handler]:
+    """Register a handler, and how its API says no to a whole request where there is no `error_code` on top."""
+
+    def register(handler: Handler) -> Handler:
+        _handlers[key] = (handler, refusal)
+        return handler
+
+    return register
+
+
+class Route(NamedTuple):
+    """All that a request of one API and version needs."""
+
+    api: Api
+    version: int
+    handle: Handler
+    refusal: Refusal | None
+    metrics: ApiMetrics
+
+
+class Router:
+    """Answers frames."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._routes: dict[tuple[int, int], Route] = {}
+
+    def answer(
+        self, frame: memoryview, peer: "Connection"
+    ) -> "list[Chunk] | asyncio.Future[list[Chunk]] | None":
+        """The answer's bytes, a future of them, or None where none is wanted. Malformed costs the connection."""
+        started = perf_counter()
+        header = read_request_header(frame, 0)
+        version = header.api_version
+        route = self._routes.get((header.api_key, version))
+        if route is None:
+            route = self._find(header.api_key, version)
+            if route is None:
+                return self._unsupported(header.api_key, header.correlation_id)
+        request = decode_request(header, frame)
+        try:
+            response = route.handle(self._broker, request, peer)
+        except Refused as refused:
+            response = _refuse(route, request, refused)
+        except Exception as error:
+            response = _fail(route, request, peer, error)
+        if response is None:
+            route.metrics.observe(perf_counter() - started)
+            return None
+        if asyncio.isfuture(response) or inspect.iscoroutine(response):
+            return asyncio.ensure_future(
+                self._answer_later(response, route, request, header.correlation_id, peer, started)
+            )
+        chunks = encode_response(response, version, header.correlation_id)
+        route.metrics.observe(perf_counter() - started)
+        return chunks
+
+    async def _answer_later(
+        self,
+        waited_for: Any,
+        route: Route,
+        request: Any,
+        correlation_id: int,
+        peer: "Connection",
+        started: float,
+    ) -> list[Chunk]:
+        try:
+            response = await waited_for
+        except Refused as refused:
+            response = _refuse(route, request, refused)
+        except Exception as error:
+            response = _fail(route, request, peer, error)
+        route.metrics.observe(perf_counter() - started)
+        return encode_response(response, route.version, correlation_id)
+
+    def _find(self, key: int, version: int) -> Route | None:
+        api = APIS.get(key)
+        if api is None:
+            raise Malformed(f"a request with the unknown API key {key}")
+        if not api.speaks(version):
+            if key == ApiKey.API_VERSIONS:
+                return None
+            raise Malformed(f"{api.name} in version {version}; spoken are {api.lowest} to {api.highest}")
+        if api.key not in _handlers:
+            import_module(f"barnabas.broker.handlers.{api.family}")
+        handler, refusal = _handlers[api.key]
+        route = Route(api, version, handler, refusal, self._broker.metrics.api(api.name))
+        self._routes[key, version] = route
+        return route
+
+    def _unsupported(self, key: int, correlation_id: int) -> list[Chunk]:
+        """A newer ApiVersions than ours: clients want a version 0 answer that lists what we speak of it."""
+        from barnabas.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+
+        api = APIS[key]
+        spoken = ApiVersion(api_key=key, min_version=api.announced_lowest, max_version=api.highest)
+        response = ApiVersionsResponse(error_code=Code.UNSUPPORTED_VERSION, api_keys=[spoken])
+        return encode_response(response, 0, correlation_id)
+
+
+def _refuse(route: Route, request: Any, refused: Refused) -> Any:
+    route.metrics.error(refused.code)
+    if route.refusal is not None:
+        return route.refusal(request, route.version, refused)
+    response = response_class(route.api.key)()
+    response.error_code = refused.code
+    if hasattr(response, "error_message"):
+        response.error_message = refused.message
+    return response
+
+
+def _fail(route: Route, request: Any, peer: "Connection", error: Exception) -> Any:
+    log.error("%s from %s failed", route.api.name, peer.address, exc_info=error)
+    return _refuse(route, request, Refused(Code.UNKNOWN_SERVER_ERROR))

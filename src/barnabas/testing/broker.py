@@ -1,0 +1,92 @@
+"""A real broker inside a test: its own thread, port and temporary folder, up in a fraction of a second.
+
+from barnabas.testing import Broker
+
+with Broker() as broker:
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+"""
+
+import asyncio
+import shutil
+import tempfile
+import threading
+from pathlib import Path
+from types import TracebackType
+
+from barnabas.broker.broker import Broker as RunningBroker
+from barnabas.config import broker_config
+from barnabas.errors import BarnabasError
+
+
+class Broker:
+    """A broker for as long as the `with` block lasts. Settings are Kafka's: `Broker({"num.partitions": "3"})`.
+
+    Given a folder, it keeps its data there, and a second one on the same folder goes on from it.
+    """
+
+    def __init__(
+        self, settings: dict[str, str] | None = None, *, data: Path | str | None = None, port: int = 0
+    ) -> None:
+        self._folder = None if data is not None else tempfile.mkdtemp(prefix="barnabas-")
+        self.data = Path(data if data is not None else str(self._folder))
+        given = {"listeners": f"PLAINTEXT://127.0.0.1:{port}", "log.dirs": str(self.data), **(settings or {})}
+        self._config, unknown = broker_config(given)
+        if unknown:
+            raise BarnabasError(f"There is no broker setting {unknown[0]!r}.")
+        self.bootstrap = ""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping: asyncio.Event | None = None
+        self._started = threading.Event()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="barnabas-broker", daemon=True)
+
+    def start(self) -> "Broker":
+        self._thread.start()
+        self._started.wait()
+        if self._error is not None:
+            self._thread.join()
+            self._clear()
+            raise self._error
+        return self
+
+    def stop(self) -> None:
+        """A clean stop; the temporary folder goes with it."""
+        if self._loop is not None and self._stopping is not None:
+            self._loop.call_soon_threadsafe(self._stopping.set)
+        self._thread.join()
+        self._clear()
+        if self._error is not None:
+            raise self._error
+
+    def __enter__(self) -> "Broker":
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _run(self) -> None:
+        import uvloop
+
+        try:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(self._serve())
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._started.set()
+
+    async def _serve(self) -> None:
+        broker = RunningBroker(self._config)
+        await broker.start()
+        self._loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        self.bootstrap = broker.address
+        self._started.set()
+        await self._stopping.wait()
+        await broker.stop()
+
+    def _clear(self) -> None:
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
