@@ -1,0 +1,105 @@
+"""Owns one broker process that the bench started: where it listens, what it costs, how it ends.
+
+Made by kafka.start and barnabas_server.start. A Server ends only the process it was given.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench import wire
+from bench.processes import Cost, cost
+
+START_LIMIT_S = 90.0
+STOP_LIMIT_S = 30.0
+PROBE_EVERY_S = 0.002
+
+
+class BrokerFailedError(Exception):
+    """A broker did not start, or went away; the message holds what it said last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    name: str
+    port: int
+    process: subprocess.Popen[bytes]
+    log: Path
+    first_answer_s: float
+    serving_s: float
+
+    host = "127.0.0.1"
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    def cost(self) -> Cost:
+        if self.process.poll() is not None:
+            raise BrokerFailedError(f"{self.name} ended by itself: {last_words(self.log)}")
+        return cost(self.process.pid)
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(STOP_LIMIT_S)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait(STOP_LIMIT_S)
+
+
+def launch(name: str, command: Sequence[str], port: int, log: Path) -> Server:
+    """Starts a broker and waits until it answers ApiVersions, then until Metadata names a broker."""
+    with log.open("wb") as output:
+        begun = time.monotonic()
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    try:
+        first = _until(process, name, log, begun, port, wire.api_versions_request(), wire.is_answer)
+        serving = _until(process, name, log, begun, port, wire.metadata_request(), wire.names_a_broker)
+    except BaseException:
+        process.kill()
+        process.wait(STOP_LIMIT_S)
+        raise
+    return Server(name, port, process, log, first, serving)
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
+
+
+def last_words(log: Path) -> str:
+    lines = log.read_text(errors="replace").strip().splitlines()
+    return " | ".join(lines[-3:]) or "it said nothing"
+
+
+def _until(
+    process: subprocess.Popen[bytes],
+    name: str,
+    log: Path,
+    begun: float,
+    port: int,
+    request: bytes,
+    good: wire.Check,
+) -> float:
+    while time.monotonic() - begun < START_LIMIT_S:
+        if process.poll() is not None:
+            raise BrokerFailedError(f"{name} did not start: {last_words(log)}")
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=5) as sock:
+                if good(wire.ask(sock, request)):
+                    return time.monotonic() - begun
+        except OSError:
+            pass
+        time.sleep(PROBE_EVERY_S)
+    raise BrokerFailedError(f"{name} did not answer within {START_LIMIT_S:.0f} s: {last_words(log)}")
