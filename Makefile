@@ -1,0 +1,61 @@
+# Two commands do everything on a fresh machine: `make run` and `make test`.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -q install -c constraints.txt
+ARGS ?=
+
+# The first Python that is new enough; PYTHON=... chooses another.
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
+	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& { echo $$p; break; }; done)
+
+.PHONY: help run test test-fast soak check format bench install clean
+
+help:  ## List what can be made
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+
+run: $(VENV)/.core  ## Set up, then start a broker on 127.0.0.1:9092 (ARGS="--listen ... --data ...")
+	@exec $(BIN)/barnabas up $(ARGS)
+
+test: $(VENV)/.all  ## Set up, then run all tests, the fast ones first (ARGS="-k ...")
+	@echo "Testing ..."
+	@$(BIN)/python -m pytest $(ARGS)
+
+test-fast: $(VENV)/.all  ## Only the tests that take moments
+	@$(BIN)/python -m pytest -m "not slow and not java" $(ARGS)
+
+soak: $(VENV)/.all  ## The long ones: more rounds of kill -9, more seeds, more mutated frames
+	@BARNABAS_SOAK=1 $(BIN)/python -m pytest -m slow --timeout 7200 $(ARGS)
+
+check: $(VENV)/.all  ## Lint, types, layers
+	@echo "Linting ..." && $(BIN)/ruff check && $(BIN)/ruff format --check
+	@echo "Checking types ..." && $(BIN)/mypy
+	@echo "Checking layers ..." && $(BIN)/lint-imports
+
+format: $(VENV)/.all  ## Let ruff lay out the code
+	@$(BIN)/ruff check --fix -q; $(BIN)/ruff format -q
+
+bench: $(VENV)/.all  ## Measure beside Apache Kafka (needs Java 17+; ARGS="--quick")
+	@$(BIN)/python -m bench $(ARGS)
+
+install: $(VENV)/.all  ## Everything into .venv: extras, tests, benchmarks
+
+clean:  ## Remove what was set up and downloaded (not your data)
+	rm -rf $(VENV) .cache build src/*.egg-info
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "Barnabas needs Python 3.11 or newer, and none was found: install it, or say make PYTHON=/path/to/python." >&2; exit 1; }
+	@echo "Making $(VENV) with $(PYTHON) ..."
+	@$(PYTHON) -m venv $(VENV) || { echo "$(PYTHON) cannot make a virtual environment: install its venv module (Debian: apt-get install python3-venv)." >&2; exit 1; }
+
+$(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing Barnabas into $(VENV) ..."
+	@$(PIP) -e .
+	@touch $@
+
+$(VENV)/.all: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing Barnabas with its tests and benchmarks into $(VENV) ..."
+	@$(PIP) -e '.[bench]'
+	@touch $@ $(VENV)/.core
