@@ -1,0 +1,351 @@
+"""Owns the data directories of a broker (log.dirs) and the logs of all partitions in them.
+
+The broker opens it once, looks logs up and makes and deletes them here, and tells it of failures. A partition
+is in one directory. One that fails goes offline with its partitions and stays so until the next start;
+the others go on, and when none is left, that is an error. A full disk is no failure: it passes.
+"""
+
+import errno
+import logging
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import NamedTuple
+from uuid import UUID
+
+from barnabas.clock import Clock
+from barnabas.config import TopicConfig
+from barnabas.disk import Disk
+from barnabas.errors import BarnabasError, Code, Refused
+from barnabas.log.checkpoint import CLEANER_OFFSETS, HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS
+from barnabas.log.directory import DataDirectory, Owner, short_id
+from barnabas.log.log import Log
+from barnabas.types import BrokerId, Offset, TopicPartition
+
+DELETED, STRAY = "-delete", "-stray"
+
+_PARTITION = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,9})")
+_LONGEST_NAME = 255
+_CHECKPOINTS = (RECOVERY_POINTS, START_OFFSETS, HIGH_WATERMARKS, CLEANER_OFFSETS)
+
+_PASSING = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR}
+"""Errors that say nothing about a disk's health: no room, too many open files."""
+
+_logger = logging.getLogger("barnabas.log")
+
+
+class DirectoryUsage(NamedTuple):
+    """What DescribeLogDirs tells of a directory; bytes are -1 where nobody knows."""
+
+    path: str
+    error: Code
+    total: int
+    usable: int
+    partitions: dict[TopicPartition, int]
+
+
+def passes(error: BaseException | None) -> bool:
+    """Whether a failure may be over at the next try, like a full disk's."""
+    return isinstance(error, OSError) and error.errno in _PASSING
+
+
+class Directories:
+    """Mutable: the directories and the logs in those that are online."""
+
+    def __init__(self, disk: Disk, clock: Clock, paths: Sequence[str]) -> None:
+        self._disk = disk
+        self._clock = clock
+        self._all = [DataDirectory(disk, path) for path in paths]
+        self._home: dict[TopicPartition, DataDirectory] = {}
+        self._lost: set[TopicPartition] = set()
+        self._unseen = False
+        self.logs: dict[TopicPartition, Log] = {}
+        self.cluster_id = ""
+        self.high_watermarks: dict[TopicPartition, Offset] = {}
+        """As they were at the last checkpoint before this start."""
+        self.cleaned: dict[TopicPartition, Offset] = {}
+        """Up to where the cleaner has been; written with the next checkpoint."""
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        paths: Sequence[str],
+        *,
+        node_id: BrokerId,
+        clock: Clock,
+        cluster_id: str | None = None,
+        config_of: Callable[[str], TopicConfig] = lambda topic: TopicConfig(),
+    ) -> "Directories":
+        """Lock the directories and open all partitions in them: 1,000 in MEASURED s.
+
+        Without a `cluster_id` the one in the directories counts, or a new one is made. A directory that does
+        not work is offline from the start. Whatever a person must decide (somebody else's directory, one in
+        use, none that works) is a BarnabasError, and then nothing is held.
+        """
+        distinct = {os.path.realpath(path): path for path in paths}
+        if not paths or len(distinct) != len(paths):
+            raise BarnabasError("log.dirs must name at least one directory, and none of them twice.")
+        directories = cls(disk, clock, paths)
+        try:
+            directories._claim(node_id, cluster_id)
+            for directory in directories.online():
+                directories._open_all(directory, config_of)
+        except BaseException:
+            directories._release()
+            raise
+        return directories
+
+    def online(self) -> list[DataDirectory]:
+        return [directory for directory in self._all if directory.error is None]
+
+    @property
+    def offline_count(self) -> int:
+        return len(self._all) - len(self.online())
+
+    def find(self, tp: TopicPartition) -> Log | None:
+        """A partition's log; None where there is none, or its directory is offline."""
+        return self.logs.get(tp)
+
+    def topic_id(self, tp: TopicPartition) -> UUID | None:
+        """The topic that a partition's folder says it is of."""
+        home = self._home.get(tp)
+        return home.topic_id(tp) if home else None
+
+    def create(self, tp: TopicPartition, config: TopicConfig, topic_id: UUID, *, new: bool = False) -> Log:
+        """Make a partition's log in the directory with the fewest partitions.
+
+        `new` says that it cannot have been here before. Without that word nothing is made while a directory
+        is offline that was never looked into: the records may be there, and an empty log must not stand in
+        for them.
+        """
+        if tp in self._lost or (self._unseen and not new):
+            raise Refused(Code.KAFKA_STORAGE_ERROR, f"{tp} may be in a data directory that is offline")
+        directory = self._emptiest()
+        try:
+            directory.forget(tp)
+            folder = directory.make_partition(tp, topic_id)
+            log = Log.open(self._disk, folder, config, now=self._clock.now())
+        except OSError as error:
+            if not passes(error):
+                self.offline(directory, error)
+                return self.create(tp, config, topic_id, new=new)
+            with suppress(OSError):
+                directory.remove_folder(str(tp))
+            raise Refused(Code.KAFKA_STORAGE_ERROR, f"{tp} cannot be made: {error}") from error
+        self._home[tp] = directory
+        self.logs[tp] = log
+        return log
+
+    def delete(self, tp: TopicPartition) -> None:
+        """Drop a partition and its records. A crash on the way leaves it whole, or gone by the next start."""
+        self._put_aside(tp, DELETED)
+
+    def set_aside_strays(self, wanted: Mapping[TopicPartition, UUID]) -> list[TopicPartition]:
+        """Take the partitions out of use that the cluster does not know, or knows as another topic's.
+
+        Their folders are kept under another name: if it is the cluster that has forgotten, not all is lost.
+        """
+        strays = []
+        for tp in list(self.logs):
+            found = self.topic_id(tp)
+            if tp not in wanted or (found is not None and found != wanted[tp]):
+                _logger.warning("%s is not a partition of this cluster's topics: its folder is set aside", tp)
+                self._put_aside(tp, STRAY)
+                strays.append(tp)
+        return strays
+
+    def failed(self, tp: TopicPartition, error: BaseException) -> bool:
+        """Tell of a storage error on a partition; whether its directory is offline now.
+
+        Give it what was raised, a Refused or an OSError. A full disk takes nothing offline.
+        """
+        cause = error if isinstance(error, OSError) else error.__cause__
+        home = self._home.get(tp)
+        if home is None:
+            return True
+        if not isinstance(cause, OSError) or passes(cause):
+            return False
+        self.offline(home, cause)
+        return True
+
+    def offline(self, directory: DataDirectory | str, error: OSError) -> None:
+        """Take a directory out of use with its partitions; raises BarnabasError when it was the last."""
+        if isinstance(directory, str):
+            directory = next(each for each in self._all if each.path == directory)
+        if directory.error is None:
+            directory.error = error
+            gone = [tp for tp, home in self._home.items() if home is directory]
+            for tp in gone:
+                del self._home[tp]
+                self.logs.pop(tp, None)
+            self._lost.update(gone)
+            directory.release()
+            _logger.error(
+                "The data directory %s is offline with %d partitions: %s. Repair it, then start again.",
+                directory.path,
+                len(gone),
+                error,
+            )
+        if not self.online():
+            raise BarnabasError(f"No data directory works any more; the last was {directory.path}: {error}.")
+
+    def checkpoint(self, high_watermarks: Mapping[TopicPartition, Offset] | None = None) -> None:
+        """Write down where all logs stand, where that has changed: recovery gets shorter, starts are kept."""
+        marks = self.high_watermarks if high_watermarks is None else high_watermarks
+        for directory in self.online():
+            with self._working(directory):
+                self._write_checkpoints(directory, marks)
+
+    def usage(self) -> list[DirectoryUsage]:
+        """What the directories hold, and how much room they have."""
+        return [self._usage_of(directory) for directory in self._all]
+
+    def close(self, high_watermarks: Mapping[TopicPartition, Offset] | None = None) -> None:
+        """Close all logs and mark a clean stop, where everything could be written."""
+        marks = self.high_watermarks if high_watermarks is None else high_watermarks
+        for directory in self.online():
+            try:
+                for tp, home in self._home.items():
+                    if home is directory:
+                        self.logs[tp].close()
+                self._write_checkpoints(directory, marks)
+                directory.finish()
+            except (OSError, Refused) as error:
+                _logger.warning("%s was not closed cleanly and will be recovered: %s", directory.path, error)
+        self.logs.clear()
+        self._home.clear()
+        self._release()
+
+    def _emptiest(self) -> DataDirectory:
+        counts = {directory.path: 0 for directory in self.online()}
+        if not counts:
+            raise Refused(Code.KAFKA_STORAGE_ERROR, "no data directory works any more")
+        for home in self._home.values():
+            counts[home.path] += 1
+        return min(self.online(), key=lambda directory: counts[directory.path])
+
+    def _claim(self, node_id: BrokerId, cluster_id: str | None) -> None:
+        for directory in self._all:
+            with self._opening(directory):
+                directory.claim()
+        known = (directory.owner.cluster_id for directory in self.online() if directory.owner)
+        self.cluster_id = cluster_id or next(known, None) or short_id(UUID(bytes=os.urandom(16)))
+        for directory in self.online():
+            self._check_owner(directory, node_id)
+        for directory in self.online():
+            with self._opening(directory):
+                directory.belong_to(Owner(node_id, self.cluster_id, short_id(UUID(bytes=os.urandom(16)))))
+                directory.begin()
+
+    def _check_owner(self, directory: DataDirectory, node_id: BrokerId) -> None:
+        owner = directory.owner
+        if owner is None:
+            return
+        if owner.node_id != node_id:
+            raise BarnabasError(
+                f"The data directory {directory.path} belongs to broker {owner.node_id}, "
+                f"and this is {node_id}: start it with broker.id={owner.node_id}, "
+                "or give it other directories (log.dirs)."
+            )
+        if owner.cluster_id != self.cluster_id:
+            raise BarnabasError(
+                f"The data directory {directory.path} belongs to cluster {owner.cluster_id}, and this is "
+                f"{self.cluster_id}: give the broker directories of its own cluster (log.dirs)."
+            )
+
+    def _open_all(self, directory: DataDirectory, config_of: Callable[[str], TopicConfig]) -> None:
+        now = self._clock.now()
+        with self._opening(directory):
+            points, starts, marks, cleaned = (directory.read_checkpoint(name) for name in _CHECKPOINTS)
+            for name in self._disk.list(directory.path):
+                match = _PARTITION.fullmatch(name)
+                if name.endswith(DELETED):
+                    directory.remove_folder(name)
+                if match is None or name.endswith((DELETED, STRAY)):
+                    continue
+                tp = TopicPartition(match[1], int(match[2]))
+                other = self._home.get(tp)
+                if other is not None:
+                    raise BarnabasError(
+                        f"{tp} is in {other.path} and in {directory.path}: move one of them away."
+                    )
+                self._home[tp] = directory
+                self.logs[tp] = Log.open(
+                    self._disk,
+                    f"{directory.path}/{name}",
+                    config_of(tp.topic),
+                    now=now,
+                    recovery_point=points.get(tp, Offset(0)),
+                    start_offset=starts.get(tp, Offset(0)),
+                    clean=directory.was_clean,
+                )
+                if tp in marks:
+                    self.high_watermarks[tp] = marks[tp]
+                if tp in cleaned:
+                    self.cleaned[tp] = cleaned[tp]
+
+    @contextmanager
+    def _opening(self, directory: DataDirectory) -> Iterator[None]:
+        """Take a directory offline that does not even open: we shall not know which partitions are in it."""
+        try:
+            yield
+        except OSError as error:
+            self._unseen = True
+            self.offline(directory, error)
+
+    @contextmanager
+    def _working(self, directory: DataDirectory) -> Iterator[None]:
+        """Take a directory offline that fails; what passes, like a full disk, is tried again later."""
+        try:
+            yield
+        except OSError as error:
+            if not passes(error):
+                self.offline(directory, error)
+            else:
+                _logger.warning("%s: %s; it is tried again later", directory.path, error)
+
+    def _write_checkpoints(self, directory: DataDirectory, marks: Mapping[TopicPartition, Offset]) -> None:
+        here = list(self._in(directory))
+        directory.write_checkpoint(RECOVERY_POINTS, {tp: self.logs[tp].recovery_point for tp in here})
+        directory.write_checkpoint(
+            START_OFFSETS, {tp: self.logs[tp].start for tp in here if self.logs[tp].start}
+        )
+        directory.write_checkpoint(HIGH_WATERMARKS, {tp: marks[tp] for tp in here if tp in marks})
+        directory.write_checkpoint(
+            CLEANER_OFFSETS, {tp: self.cleaned[tp] for tp in here if tp in self.cleaned}
+        )
+
+    def _in(self, directory: DataDirectory) -> Iterable[TopicPartition]:
+        return (tp for tp, home in self._home.items() if home is directory)
+
+    def _put_aside(self, tp: TopicPartition, suffix: str) -> None:
+        directory = self._home.pop(tp, None)
+        if directory is None:
+            return
+        del self.logs[tp]
+        self.cleaned.pop(tp, None)
+        self.high_watermarks.pop(tp, None)
+        ending = f"-{tp.partition}.{os.urandom(16).hex()}{suffix}"
+        target = tp.topic[: _LONGEST_NAME - len(ending)] + ending
+        with self._working(directory):
+            directory.rename_folder(str(tp), target)
+            if suffix == DELETED:
+                directory.remove_folder(target)
+
+    def _usage_of(self, directory: DataDirectory) -> DirectoryUsage:
+        if directory.error is not None:
+            return DirectoryUsage(directory.path, Code.KAFKA_STORAGE_ERROR, -1, -1, {})
+        total = usable = -1
+        try:
+            room = os.statvfs(directory.path)
+            total, usable = room.f_blocks * room.f_frsize, room.f_bavail * room.f_frsize
+        except OSError as error:
+            _logger.warning("%s: its room is unknown: %s", directory.path, error)
+        sizes = {tp: self.logs[tp].size for tp in self._in(directory)}
+        return DirectoryUsage(directory.path, Code.NONE, total, usable, sizes)
+
+    def _release(self) -> None:
+        for directory in self._all:
+            directory.release()

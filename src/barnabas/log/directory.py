@@ -1,0 +1,176 @@
+"""Owns one data directory: its lock, whose it is, and the checkpoint files over all partitions in it.
+
+`directories` holds one of these for each folder in log.dirs. Two brokers never share a folder: the lock is
+held as long as the object lives. Kafka's names and formats throughout (meta.properties, partition.metadata).
+"""
+
+import logging
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import NamedTuple
+from uuid import UUID
+
+from barnabas.disk import Disk, File, read_whole, write_atomically
+from barnabas.errors import BarnabasError
+from barnabas.log.checkpoint import CorruptCheckpoint, read_offsets, write_offsets
+from barnabas.types import BrokerId, Offset, TopicPartition
+
+LOCK = ".lock"
+META = "meta.properties"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+PARTITION_METADATA = "partition.metadata"
+
+_logger = logging.getLogger("barnabas.log")
+
+
+def short_id(number: UUID) -> str:
+    """A UUID as Kafka writes it: 22 characters of base64."""
+    return urlsafe_b64encode(number.bytes).rstrip(b"=").decode()
+
+
+def parse_id(text: str) -> UUID:
+    """The UUID in 22 characters; raises ValueError."""
+    return UUID(bytes=urlsafe_b64decode(text + "=="))
+
+
+class Owner(NamedTuple):
+    """Whose directory it is, as meta.properties says."""
+
+    node_id: BrokerId
+    cluster_id: str
+    directory_id: str
+
+    def to_bytes(self) -> bytes:
+        lines = ["version=1", f"node.id={self.node_id}", f"cluster.id={self.cluster_id}"]
+        return "\n".join([*lines, f"directory.id={self.directory_id}", ""]).encode()
+
+    @classmethod
+    def parse(cls, data: bytes) -> "Owner":
+        """Read meta.properties; raises ValueError where it says too little. Version 0 says broker.id."""
+        facts = dict(
+            line.strip().split("=", 1)
+            for line in data.decode().splitlines()
+            if "=" in line and not line.lstrip().startswith("#")
+        )
+        node_id = facts.get("node.id", facts.get("broker.id"))
+        cluster_id = facts.get("cluster.id")
+        if node_id is None or not cluster_id:
+            raise ValueError("it has no node.id or no cluster.id")
+        return cls(BrokerId(int(node_id)), cluster_id, facts.get("directory.id", ""))
+
+
+class DataDirectory:
+    """Mutable: one folder of partitions. `error` says why it is offline; None while it is in use."""
+
+    __slots__ = ("_disk", "_lock", "_written", "error", "owner", "path", "was_clean")
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self.path = path
+        self.error: OSError | None = None
+        self.owner: Owner | None = None
+        self.was_clean = False
+        """Whether the broker before us stopped cleanly: then nothing needs to be recovered."""
+        self._disk = disk
+        self._lock: File | None = None
+        self._written: dict[str, dict[TopicPartition, Offset]] = {}
+
+    def claim(self) -> None:
+        """Make and lock the folder, and read whose it is. OSErrors are the caller's to take it offline by."""
+        self._disk.make_dir(self.path)
+        try:
+            self._lock = self._disk.lock(f"{self.path}/{LOCK}")
+        except BlockingIOError:
+            raise BarnabasError(
+                f"The data directory {self.path} is in use by another broker: "
+                "stop that one, or give this one a directory of its own (log.dirs)."
+            ) from None
+        path = f"{self.path}/{META}"
+        if self._disk.exists(path):
+            try:
+                self.owner = Owner.parse(read_whole(self._disk, path))
+            except ValueError as error:
+                raise BarnabasError(
+                    f"{path} cannot be read: {error}. Bring it back, or remove it if all is this broker's."
+                ) from None
+        self.was_clean = self._disk.exists(f"{self.path}/{CLEAN_SHUTDOWN}")
+
+    def belong_to(self, owner: Owner) -> None:
+        """Write whose folder it is, unless it says so already."""
+        if self.owner is None or not self.owner.directory_id:
+            self.owner = owner
+            write_atomically(self._disk, f"{self.path}/{META}", owner.to_bytes())
+
+    def release(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def begin(self) -> None:
+        """From here on the folder changes: should we die now, that was no clean stop."""
+        with suppress(FileNotFoundError):
+            self._disk.remove(f"{self.path}/{CLEAN_SHUTDOWN}")
+            self._disk.sync_dir(self.path)
+
+    def finish(self) -> None:
+        """Mark a clean stop: all logs are closed and synced."""
+        write_atomically(self._disk, f"{self.path}/{CLEAN_SHUTDOWN}", b'{"version":0,"brokerEpoch":-1}')
+
+    def read_checkpoint(self, name: str) -> dict[TopicPartition, Offset]:
+        """The offsets of a checkpoint file; one that cannot be believed counts as missing."""
+        try:
+            offsets = read_offsets(self._disk, f"{self.path}/{name}")
+        except CorruptCheckpoint as error:
+            _logger.warning("%s/%s is not used: %s", self.path, name, error)
+            offsets = {}
+        self._written[name] = offsets
+        return dict(offsets)
+
+    def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, Offset]) -> None:
+        """Replace a checkpoint file, unless it says the same already."""
+        if self._written.get(name) != offsets:
+            write_offsets(self._disk, f"{self.path}/{name}", offsets)
+            self._written[name] = dict(offsets)
+
+    def forget(self, tp: TopicPartition) -> None:
+        """Take a partition out of all checkpoints: they are not another's of the same name."""
+        for name, offsets in self._written.items():
+            if tp in offsets:
+                self.write_checkpoint(name, {other: at for other, at in offsets.items() if other != tp})
+
+    def folder(self, tp: TopicPartition) -> str:
+        return f"{self.path}/{tp}"
+
+    def make_partition(self, tp: TopicPartition, topic_id: UUID) -> str:
+        """Make a partition's folder, which says which topic it is of."""
+        folder = self.folder(tp)
+        self._disk.make_dir(folder)
+        file = self._disk.open(f"{folder}/{PARTITION_METADATA}", create=True)
+        try:
+            file.truncate(0)
+            file.append(f"version: 0\ntopic_id: {short_id(topic_id)}".encode())
+        finally:
+            file.close()
+        self._disk.sync_dir(self.path)
+        return folder
+
+    def topic_id(self, tp: TopicPartition) -> UUID | None:
+        """The topic a folder is of; None where it does not say: the file is not synced."""
+        try:
+            data = read_whole(self._disk, f"{self.folder(tp)}/{PARTITION_METADATA}").decode()
+            facts = dict(line.split(": ", 1) for line in data.splitlines())
+            return parse_id(facts["topic_id"].strip())
+        except (FileNotFoundError, KeyError, ValueError):
+            return None
+
+    def remove_folder(self, name: str) -> None:
+        """Remove a folder of this directory and the files in it."""
+        folder = f"{self.path}/{name}"
+        for file in self._disk.list(folder):
+            self._disk.remove(f"{folder}/{file}")
+        self._disk.remove_dir(folder)
+
+    def rename_folder(self, name: str, target: str) -> None:
+        """Give a folder another name, for good."""
+        self._disk.rename(f"{self.path}/{name}", f"{self.path}/{target}")
+        self._disk.sync_dir(self.path)
