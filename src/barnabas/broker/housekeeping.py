@@ -85,22 +85,22 @@ class Housekeeping:
             partition.log.producers.expire(now, self._broker.config.producer_id_expiration_ms)
 
     async def clean(self) -> None:
-        """Compact the logs that have earned it, the dirtiest first, in a worker thread."""
+        """Compact the logs that have earned it, round by round, in a worker thread."""
         from barnabas.log.cleaner import Cleaner
 
-        cleaner = Cleaner(self._broker.config.log_cleaner_dedupe_buffer_size)
-        loop = asyncio.get_running_loop()
-        compacted = [p for p in self._broker.replicas if "compact" in p.log.config.cleanup_policy]
-        for partition in compacted:
-            cleaning = cleaner.begin(partition.log, self._broker.clock.now(), partition.high_watermark)
-            if cleaning is None:
+        broker = self._broker
+        cleaner = Cleaner(broker.directories.cleaned, broker.config.log_cleaner_dedupe_buffer_size)
+        async for partition in self._partitions():
+            if "compact" not in partition.log.config.cleanup_policy:
                 continue
             try:
-                await loop.run_in_executor(None, cleaning.run)
-                done = cleaning.finish()
-                log.info("%s: compacted, %s", partition.tp, done)
-            except OSError as error:
-                log.error("%s: cannot be compacted: %s", partition.tp, error)
+                now = broker.clock.now()
+                cleaning = cleaner.begin(partition.tp, partition.log, now, below=partition.last_stable)
+                while cleaning is not None and not cleaning.is_done:
+                    await asyncio.to_thread(cleaning.run)
+                    cleaning.finish()
+            except Refused as refused:
+                broker.note_refusal("Compaction", refused, *partition.tp)
 
     async def _partitions(self) -> AsyncIterator[Partition]:
         for number, partition in enumerate(list(self._broker.replicas)):

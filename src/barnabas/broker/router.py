@@ -5,7 +5,6 @@ when its first request comes, so that a broker starts in a blink. Only the route
 """
 
 import asyncio
-import inspect
 import logging
 from collections.abc import Callable
 from importlib import import_module
@@ -51,6 +50,7 @@ class Route(NamedTuple):
     version: int
     handle: Handler
     refusal: Refusal | None
+    response: type[Any]
     metrics: ApiMetrics
 
 
@@ -80,14 +80,14 @@ class Router:
             response = _refuse(route, request, refused)
         except Exception as error:
             response = _fail(route, request, peer, error)
-        if response is None:
-            route.metrics.observe(perf_counter() - started)
-            return None
-        if asyncio.isfuture(response) or inspect.iscoroutine(response):
+        if type(response) is route.response:
+            chunks = encode_response(response, version, header.correlation_id)
+        elif response is None:
+            chunks = None
+        else:
             return asyncio.ensure_future(
                 self._answer_later(response, route, request, header.correlation_id, peer, started)
             )
-        chunks = encode_response(response, version, header.correlation_id)
         route.metrics.observe(perf_counter() - started)
         return chunks
 
@@ -120,7 +120,7 @@ class Router:
         if api.key not in _handlers:
             import_module(f"barnabas.broker.handlers.{api.family}")
         handler, refusal = _handlers[api.key]
-        route = Route(api, version, handler, refusal, self._broker.metrics.api(api.name))
+        route = Route(api, version, handler, refusal, response_class(key), self._broker.metrics.api(api.name))
         self._routes[key, version] = route
         return route
 
@@ -138,7 +138,7 @@ def _refuse(route: Route, request: Any, refused: Refused) -> Any:
     route.metrics.error(refused.code)
     if route.refusal is not None:
         return route.refusal(request, route.version, refused)
-    response = response_class(route.api.key)()
+    response = route.response()
     response.error_code = refused.code
     if hasattr(response, "error_message"):
         response.error_message = refused.message

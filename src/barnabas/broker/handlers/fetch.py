@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from barnabas.broker.broker import Broker
 
 READ_COMMITTED = 1
+NOTHING = b""
+"""Not null: librdkafka takes null records for a broken answer."""
 
 
 @handles(ApiKey.FETCH)
@@ -60,7 +62,7 @@ def collect(broker: "Broker", request: FetchRequest) -> tuple[FetchResponse, int
                 failed = True
                 broker.note_refusal("Fetch", refused, name, wanted.partition)
                 row = _refused(broker, wanted, name, refused)
-            if row.records is not None:
+            if row.records:
                 size = len(row.records)
                 found += size
                 left -= size
@@ -77,7 +79,7 @@ def _read(
         partition.check_epoch(known)
     log = partition.log
     row = FetchPartitionResponse(
-        wanted.partition, 0, partition.high_watermark, partition.last_stable, log.start, records=None
+        wanted.partition, 0, partition.high_watermark, partition.last_stable, log.start, records=NOTHING
     )
     if wanted.last_fetched_epoch >= 0:
         back = partition.divergence(LeaderEpoch(wanted.last_fetched_epoch), Offset(wanted.fetch_offset))
@@ -96,7 +98,7 @@ def _read(
 def _refused(
     broker: "Broker", wanted: FetchPartition, topic: str, refused: Refused
 ) -> FetchPartitionResponse:
-    row = FetchPartitionResponse(wanted.partition, refused.code, -1)
+    row = FetchPartitionResponse(wanted.partition, refused.code, -1, records=NOTHING)
     partition = broker.replicas.find(topic, wanted.partition)
     if partition is not None and refused.code is Code.OFFSET_OUT_OF_RANGE:
         row.high_watermark = partition.high_watermark

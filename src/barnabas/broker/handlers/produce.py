@@ -4,9 +4,11 @@ Each partition is answered for itself: one that is refused leaves the others alo
 where a batch of it is refused the connection is closed: there is no other way to tell.
 """
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from barnabas.broker.connection import Connection
+from barnabas.broker.partition import Partition
 from barnabas.broker.router import handles
 from barnabas.errors import Code, Refused
 from barnabas.wire.apis import ApiKey
@@ -33,7 +35,9 @@ def refuse_all(request: ProduceRequest, version: int, refused: Refused) -> Produ
 
 
 @handles(ApiKey.PRODUCE, refuse_all)
-def produce(broker: "Broker", request: ProduceRequest, peer: Connection) -> ProduceResponse | None:
+def produce(
+    broker: "Broker", request: ProduceRequest, peer: Connection
+) -> ProduceResponse | Awaitable[ProduceResponse] | None:
     if request.acks not in (-1, 1, 0):
         raise Refused(Code.INVALID_REQUIRED_ACKS)
     if request.transactional_id is not None:
@@ -43,6 +47,7 @@ def produce(broker: "Broker", request: ProduceRequest, peer: Connection) -> Prod
     get = broker.replicas.get
     now = broker.clock.now()
     answers = []
+    to_flush = []
     failed = False
     for topic in request.topic_data:
         name = topic.name
@@ -53,21 +58,35 @@ def produce(broker: "Broker", request: ProduceRequest, peer: Connection) -> Prod
                 if part.records is None:
                     raise Refused(Code.INVALID_RECORD, "there is no record batch for the partition")
                 appended = partition.append(part.records, now)
-                rows.append(
-                    ProducePartitionResponse(
-                        part.index, 0, appended.first, appended.append_time, partition.log.start
-                    )
-                )
+                log = partition.log
+                row = ProducePartitionResponse(part.index, 0, appended.first, appended.append_time, log.start)
+                if log.unflushed >= log.config.flush_messages:
+                    to_flush.append((partition, row))
             except Refused as refused:
                 failed = True
                 broker.note_refusal("Produce", refused, name, part.index)
-                rows.append(_refused(part, refused))
+                row = _refused(part, refused)
+            rows.append(row)
         answers.append(ProduceTopicResponse(name, rows))
     if request.acks == 0:
         if failed:
             peer.close()
         return None
-    return ProduceResponse(answers)
+    response = ProduceResponse(answers)
+    return _when_flushed(broker, response, to_flush) if to_flush else response
+
+
+async def _when_flushed(
+    broker: "Broker", response: ProduceResponse, to_flush: list[tuple[Partition, ProducePartitionResponse]]
+) -> ProduceResponse:
+    """Answer only when all that flush.messages wants on the disk is there."""
+    for partition, row in to_flush:
+        try:
+            await broker.flusher.flush(partition, partition.log.end)
+        except Refused as refused:
+            broker.note_refusal("Produce", refused, *partition.tp)
+            row.error_code, row.base_offset, row.error_message = refused.code, -1, refused.message
+    return response
 
 
 def _refused(part: ProducePartition, refused: Refused) -> ProducePartitionResponse:
