@@ -62,4 +62,4 @@ def check(code: int, about: str, message: str | None = None) -> None:
         text = message or known.advice
         if known is Code.UNKNOWN_SERVER_ERROR and code != known:
             text = message or f"the broker answered with error {code}, which this client does not know."
-        raise Refused(known, f"{about}: {text}")
+        raise Refused(known, text if text.startswith(about) else f"{about}: {text}")

@@ -1,0 +1,104 @@
+"""The tree of commands as typer sees it. Imported only when a command other than a plain start is run.
+
+Each family has a file; what is expensive (rich, the client) is imported inside the commands that need it.
+"""
+
+from typing import Annotated
+
+import typer
+
+from barnabas.cli import configs, consume, dump, produce, topics
+from barnabas.cli.exits import ends_well
+
+# Plain help: rich would make --help four times slower.
+app = typer.Typer(
+    name="barnabas",
+    help="A durable log that speaks the Kafka protocol: broker and tools.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    epilog="Start one broker with `barnabas up`, then try `echo hello | barnabas produce greetings` and "
+    "`barnabas consume greetings --from-beginning`. Every command has its own --help with examples.",
+)
+
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="A broker setting, by Kafka's name; several times."),
+]
+Metrics = Annotated[
+    str, typer.Option("--metrics", metavar="HOST:PORT", help="Serve Prometheus metrics at this address.")
+]
+LogFormat = Annotated[str, typer.Option("--log-format", metavar="text|json", help="How events are logged.")]
+
+
+@app.callback(invoke_without_command=True)
+def _barnabas(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)
+    ] = False,
+) -> None:
+    if version:
+        from importlib.metadata import version as version_of
+
+        typer.echo(f"barnabas {version_of('barnabas')}")
+        raise typer.Exit
+
+
+@app.command()
+@ends_well
+def up(
+    listen: Annotated[
+        str,
+        typer.Option("--listen", metavar="HOST:PORT", help="Where clients connect; port 0 takes a free one."),
+    ] = "127.0.0.1:9092",
+    data: Annotated[
+        str, typer.Option("--data", metavar="DIR", help="The folder that keeps everything.")
+    ] = "data",
+    settings: Settings = None,
+    metrics: Metrics = "",
+    log_format: LogFormat = "text",
+) -> None:
+    """Start one broker; prints `ready` and its address once it serves, and stops cleanly on Ctrl-C.
+
+    \b
+    barnabas up
+    barnabas up --listen 0.0.0.0:9092 --data /var/lib/barnabas --set num.partitions=4
+    """
+    from barnabas.cli.up import up as start
+
+    _known(log_format)
+    start(listen, data, settings or [], metrics, log_format)
+
+
+@app.command()
+@ends_well
+def broker(
+    config: Annotated[
+        str, typer.Option("--config", metavar="FILE", help="A server.properties as Kafka has it.")
+    ],
+    settings: Settings = None,
+    metrics: Metrics = "",
+    log_format: LogFormat = "text",
+) -> None:
+    """Start one broker from a server.properties file with Kafka's names.
+
+    \b
+    barnabas broker --config server.properties --set log.retention.hours=24
+    """
+    from barnabas.cli.up import broker as start
+
+    _known(log_format)
+    start(config, settings or [], metrics, log_format)
+
+
+def _known(log_format: str) -> None:
+    if log_format not in ("text", "json"):
+        raise typer.BadParameter("it is text or json.", param_hint="--log-format")
+
+
+app.add_typer(topics.app, name="topic")
+app.command("produce")(produce.produce)
+app.command("consume")(consume.consume)
+app.add_typer(configs.app, name="config")
+app.add_typer(dump.app, name="log")

@@ -1,0 +1,165 @@
+"""`barnabas log dump`: what is in a segment, an index or a time index on disk, batch by batch.
+
+Reads the file alone, no broker: it works on Kafka's files as on ours. Ends with 1 where the file is broken.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from struct import Struct
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from barnabas.cli.exits import ends_well
+from barnabas.errors import BarnabasError, Refused
+
+if TYPE_CHECKING:
+    from barnabas.wire.batch import BatchHeader, Record
+
+app = typer.Typer(help="Look into log files.", no_args_is_help=True, rich_markup_mode=None)
+
+_INDEX = Struct(">ii")
+_TIME_INDEX = Struct(">qi")
+
+
+@app.callback()
+def _log() -> None:
+    """Look into log files."""
+
+
+@app.command()
+@ends_well
+def dump(
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="Segments (.log), indexes (.index) or time indexes."),
+    ],
+    records: Annotated[
+        bool, typer.Option("--records/--no-records", help="Print the records too, or the batches only.")
+    ] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """Print the batches and records of a segment, and check them.
+
+    \b
+    barnabas log dump data/orders-0/00000000000000000000.log
+    barnabas log dump --no-records --json data/orders-0/*.log
+    """
+    for path in files:
+        if len(files) > 1 and not as_json:
+            typer.echo(f"{path}:")
+        if path.suffix == ".index":
+            _dump_entries(path, _INDEX, ("offset", "position"), as_json)
+        elif path.suffix == ".timeindex":
+            _dump_entries(path, _TIME_INDEX, ("timestamp", "offset"), as_json)
+        else:
+            _dump_segment(path, records, as_json)
+
+
+def _dump_entries(path: Path, layout: Struct, names: tuple[str, str], as_json: bool) -> None:
+    data = path.read_bytes()
+    base = int(path.stem) if path.stem.isdigit() else 0
+    for first, second in layout.iter_unpack(data[: len(data) // layout.size * layout.size]):
+        # Offsets are stored as distances from the segment's first one.
+        entry = {
+            name: value + base if name == "offset" else value
+            for name, value in zip(names, (first, second), strict=True)
+        }
+        typer.echo(
+            json.dumps(entry) if as_json else " ".join(f"{name}: {value}" for name, value in entry.items())
+        )
+    if len(data) % layout.size:
+        raise BarnabasError(f"{path}: the last {len(data) % layout.size} bytes are no whole entry.")
+
+
+def _dump_segment(path: Path, with_records: bool, as_json: bool) -> None:
+    from barnabas.wire.batch import decode_batch
+
+    for at, header, batch in _batches(path):
+        shown = _batch(at, header)
+        typer.echo(
+            json.dumps(shown) if as_json else " ".join(f"{name}: {value}" for name, value in shown.items())
+        )
+        if not with_records:
+            continue
+        try:
+            found = decode_batch(batch)
+        except Refused as error:
+            raise BarnabasError(f"{path}, byte {at}: {error}") from None
+        for record in found:
+            typer.echo(json.dumps(_record(record), ensure_ascii=False) if as_json else _record_line(record))
+
+
+def _batches(path: Path) -> "Iterator[tuple[int, BatchHeader, memoryview]]":
+    """Each whole batch with a right checksum; raises at the first that is not."""
+    from mmap import ACCESS_READ, mmap
+
+    from barnabas.wire.batch import crc_of, headers
+
+    with path.open("rb") as file:
+        size = path.stat().st_size
+        if not size:
+            return
+        view = memoryview(mmap(file.fileno(), 0, access=ACCESS_READ))
+    end = 0
+    try:
+        for at, header in headers(view):
+            if header.magic != 2:
+                raise BarnabasError(f"{path}, byte {at}: this is no record batch of magic 2.")
+            if crc_of(view, at, header.size) != header.crc:
+                raise BarnabasError(
+                    f"{path}, byte {at}: the batch at offset {header.base_offset} fails its checksum."
+                )
+            yield at, header, view[at : at + header.size]
+            end = at + header.size
+    except Refused as error:
+        raise BarnabasError(f"{path}, byte {end}: {error}") from None
+    # Space that a broker reserves and has not used yet is zeros, and no damage.
+    if end < size and any(view[end : end + 4096]):
+        raise BarnabasError(f"{path}: the last {size - end} bytes are no whole batch.")
+
+
+def _batch(at: int, header: "BatchHeader") -> dict[str, int | str | bool]:
+    return {
+        "baseOffset": header.base_offset,
+        "lastOffset": header.last_offset,
+        "count": header.count,
+        "baseSequence": header.base_sequence,
+        "lastSequence": header.last_sequence,
+        "producerId": header.producer_id,
+        "producerEpoch": header.producer_epoch,
+        "partitionLeaderEpoch": header.leader_epoch,
+        "isTransactional": header.is_transactional,
+        "isControl": header.is_control,
+        "position": at,
+        "timestamp": header.max_timestamp,
+        "timestampType": "LogAppendTime" if header.is_log_append_time else "CreateTime",
+        "size": header.size,
+        "magic": header.magic,
+        "compresscodec": header.codec.name.lower(),
+        "crc": header.crc,
+    }
+
+
+def _record(record: "Record") -> dict[str, object]:
+    shown: dict[str, object] = {
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "key": _text(record.key),
+        "value": _text(record.value),
+    }
+    if record.headers:
+        shown["headers"] = [[name, _text(value)] for name, value in record.headers]
+    return shown
+
+
+def _record_line(record: "Record") -> str:
+    headers = ",".join(f"{name}={_text(value)}" for name, value in record.headers)
+    line = f"| offset: {record.offset} timestamp: {record.timestamp}"
+    line += f" key: {_text(record.key)} value: {_text(record.value)}"
+    return f"{line} headers: {headers}" if headers else line
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode(errors="backslashreplace")

@@ -1,0 +1,61 @@
+"""How a command ends: its exit code, and one sentence on stderr when it failed. Never a traceback.
+
+Used by `main` and around every command. 0 done, 1 failed, 2 wrong usage (typer's), 130 Ctrl-C, 141 the reader of
+a pipe went away. BARNABAS_DEBUG=1 shows the traceback of what is our fault.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from functools import wraps
+from typing import NoReturn, ParamSpec, TypeVar
+
+from barnabas.errors import BarnabasError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+FAILED = 1
+INTERRUPTED = 130
+PIPE_CLOSED = 141
+
+
+def ends_well(command: Callable[P, T]) -> Callable[P, T]:
+    """Wrap a command so that whatever goes wrong in it becomes a sentence and an exit code."""
+
+    @wraps(command)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            result = command(*args, **kwargs)
+            sys.stdout.flush()  # a pipe that is closed already must be noticed here, not at exit
+        except BarnabasError as error:
+            fail(str(error))
+        except KeyboardInterrupt:
+            sys.exit(INTERRUPTED)
+        except BrokenPipeError:
+            _leave_quietly()
+        except OSError as error:
+            about = f"{error.filename}: " if error.filename else ""
+            fail(f"{about}{error.strerror or error}.")
+        except Exception as error:
+            if os.environ.get("BARNABAS_DEBUG"):
+                raise
+            fail(
+                f"Something unforeseen went wrong ({type(error).__name__}: {error}); BARNABAS_DEBUG=1 shows where."
+            )
+        return result
+
+    return wrapped
+
+
+def fail(sentence: str) -> NoReturn:
+    """Say what is wrong and end."""
+    sys.stdout.flush()
+    sys.stderr.write(f"barnabas: {sentence}\n")
+    sys.exit(FAILED)
+
+
+def _leave_quietly() -> NoReturn:
+    # Python flushes stdout once more at exit: let that go nowhere, or it complains.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(PIPE_CLOSED)

@@ -1,0 +1,168 @@
+"""How a record looks on a line, out of `consume` and into `produce`. What one writes as JSON the other reads.
+
+In JSON a key, value or header value is a string, null, or {"base64": "..."} where it is not UTF-8.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+from barnabas.client.consumer import ConsumerRecord
+from barnabas.errors import BarnabasError
+
+Write: TypeAlias = Callable[[ConsumerRecord], bytes]
+
+
+class Parsed(NamedTuple):
+    """A record read from a line."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    partition: int | None = None
+    timestamp: int | None = None
+
+
+Read: TypeAlias = Callable[[bytes], Parsed]
+
+_ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
+
+
+def writer(name: str) -> Write:
+    """The writer of a named format, or of a template with kcat's letters: %k %v %t %p %o %T %h %s %%."""
+    if name == "value":
+        return lambda record: (record.value or b"") + b"\n"
+    if name == "key-value":
+        return lambda record: (record.key or b"") + b"\t" + (record.value or b"") + b"\n"
+    if name == "json":
+        return _json_line
+    if "%" in name:
+        return _template(name)
+    raise BarnabasError(
+        f"There is no format {name!r}: use value, key-value, json or a template such as '%k: %v\\n'."
+    )
+
+
+def _json_line(record: ConsumerRecord) -> bytes:
+    shown = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "key": _to_json(record.key),
+        "value": _to_json(record.value),
+    }
+    if record.headers:
+        shown["headers"] = [[name, _to_json(value)] for name, value in record.headers]
+    return json.dumps(shown, ensure_ascii=False).encode() + b"\n"
+
+
+def _to_json(data: bytes | None) -> str | dict[str, str] | None:
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        from base64 import b64encode
+
+        return {"base64": b64encode(data).decode()}
+
+
+_LETTERS: dict[str, Write] = {
+    "k": lambda record: record.key or b"",
+    "v": lambda record: record.value or b"",
+    "s": lambda record: record.value or b"",
+    "t": lambda record: record.topic.encode(),
+    "p": lambda record: b"%d" % record.partition,
+    "o": lambda record: b"%d" % record.offset,
+    "T": lambda record: b"%d" % record.timestamp,
+    "K": lambda record: b"%d" % (-1 if record.key is None else len(record.key)),
+    "S": lambda record: b"%d" % (-1 if record.value is None else len(record.value)),
+    "h": lambda record: b",".join(name.encode() + b"=" + (value or b"") for name, value in record.headers),
+}
+
+
+def _template(text: str) -> Write:
+    parts: list[bytes | Write] = []
+    at = 0
+    while at < len(text):
+        sign, letter = text[at], text[at + 1 : at + 2]
+        if sign == "\\" and letter in _ESCAPES:
+            parts.append(_ESCAPES[letter])
+        elif sign == "%" and letter == "%":
+            parts.append(b"%")
+        elif sign == "%" and letter in _LETTERS:
+            parts.append(_LETTERS[letter])
+        elif sign == "%":
+            raise BarnabasError(
+                f"A format has no %{letter}: use {' '.join('%' + each for each in _LETTERS)} or %%."
+            )
+        else:
+            parts.append(sign.encode())
+            at -= 1
+        at += 2
+    return lambda record: b"".join(part if isinstance(part, bytes) else part(record) for part in parts)
+
+
+def reader(name: str, key_separator: str | None, null_marker: str | None) -> Read:
+    """The reader of a format. A marker stands for null, as a key and as a value."""
+    if name == "json":
+        return _from_json_line
+    if name != "value":
+        raise BarnabasError(f"There is no format {name!r}: use value or json.")
+    null = None if null_marker is None else null_marker.encode()
+    if key_separator is None:
+        return lambda line: Parsed(None if line == null else line)
+    separator = key_separator.encode().decode("unicode_escape").encode("latin-1")
+    if not separator:
+        raise BarnabasError("--key-separator is empty.")
+
+    def keyed(line: bytes) -> Parsed:
+        key, found, value = line.partition(separator)
+        if not found:
+            raise BarnabasError(f"There is no {key_separator!r} in it to part the key from the value")
+        return Parsed(None if value == null else value, None if key == null else key)
+
+    return keyed
+
+
+def _from_json_line(line: bytes) -> Parsed:
+    try:
+        found = json.loads(line)
+    except ValueError as error:
+        raise BarnabasError(f"It is not JSON ({error})") from None
+    if not isinstance(found, dict) or "value" not in found:
+        raise BarnabasError('It is not a JSON object with a "value"')
+    headers = found.get("headers") or []
+    pairs = headers.items() if isinstance(headers, dict) else headers
+    try:
+        return Parsed(
+            _from_json(found["value"]),
+            _from_json(found.get("key")),
+            tuple((str(name), _from_json(value)) for name, value in pairs),
+            _number(found.get("partition")),
+            _number(found.get("timestamp")),
+        )
+    except (TypeError, ValueError):
+        raise BarnabasError("Its headers are neither an object nor a list of [name, value]") from None
+
+
+def _from_json(shown: Any) -> bytes | None:
+    if shown is None:
+        return None
+    if isinstance(shown, str):
+        return shown.encode()
+    if isinstance(shown, dict) and isinstance(shown.get("base64"), str):
+        from base64 import b64decode
+
+        try:
+            return b64decode(shown["base64"], validate=True)
+        except ValueError:
+            raise BarnabasError("Its base64 is not valid") from None
+    raise BarnabasError('A key or value is a string, null or {"base64": "..."}')
+
+
+def _number(shown: Any) -> int | None:
+    if shown is None or (isinstance(shown, int) and not isinstance(shown, bool) and shown >= 0):
+        return shown
+    raise BarnabasError("Its partition or timestamp is not a number")

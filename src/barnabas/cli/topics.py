@@ -1,0 +1,177 @@
+"""`barnabas topic create|list|describe|alter|delete`."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from barnabas.cli.exits import ends_well
+from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Configs, pairs
+from barnabas.errors import BarnabasError, Code, Refused
+
+if TYPE_CHECKING:
+    from barnabas.client.admin import Admin
+    from barnabas.client.cluster import Topic
+
+app = typer.Typer(
+    help="Create, list, describe, change and delete topics.", no_args_is_help=True, rich_markup_mode=None
+)
+
+Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")]
+
+
+def _admin(bootstrap: str) -> "Admin":
+    from barnabas.client.admin import Admin
+
+    return Admin(bootstrap, client_id="barnabas-cli")
+
+
+@app.command()
+@ends_well
+def create(
+    name: Name,
+    partitions: Annotated[
+        int | None,
+        typer.Option("--partitions", min=1, help="How many; the broker's num.partitions if not given."),
+    ] = None,
+    replication_factor: Annotated[
+        int | None, typer.Option("--replication-factor", min=1, help="Replicas of each partition.")
+    ] = None,
+    config: Configs = None,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Be content if it exists.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Create a topic.
+
+    \b
+    barnabas topic create orders --partitions 4
+    barnabas topic create users --config cleanup.policy=compact
+    """
+    with _admin(bootstrap) as admin:
+        try:
+            admin.create_topic(
+                name,
+                partitions=partitions or -1,
+                replication_factor=replication_factor or -1,
+                configs=pairs(config, "--config"),
+            )
+        except Refused as error:
+            if not (if_not_exists and error.code is Code.TOPIC_ALREADY_EXISTS):
+                raise
+            return
+    typer.echo(f"Created topic {name}.")
+
+
+@app.command("list")
+@ends_well
+def list_topics(
+    exclude_internal: Annotated[
+        bool, typer.Option("--exclude-internal", help="Leave out topics of the broker's own.")
+    ] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Print the names of all topics, one a line."""
+    with _admin(bootstrap) as admin:
+        for name in admin.list_topics(include_internal=not exclude_internal):
+            typer.echo(name)
+
+
+@app.command()
+@ends_well
+def describe(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[TOPIC]...", help="Which topics; all if none is given.")
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Print partitions, leaders, replicas and the settings that differ from the defaults.
+
+    \b
+    barnabas topic describe orders
+    """
+    from barnabas.client.resources import ConfigSource, Resource, ResourceType
+
+    with _admin(bootstrap) as admin:
+        for topic in admin.describe_topics(names or None):
+            found = admin.describe_configs(Resource(ResourceType.TOPIC, topic.name))
+            own = [f"{each.name}={each.value}" for each in found if each.source is ConfigSource.DYNAMIC_TOPIC]
+            _print_topic(topic, own)
+
+
+def _print_topic(topic: "Topic", configs: list[str]) -> None:
+    from base64 import urlsafe_b64encode
+
+    replicas = len(topic.partitions[0].replicas) if topic.partitions else 0
+    topic_id = urlsafe_b64encode(topic.id.bytes).decode().rstrip("=")
+    typer.echo(
+        f"Topic: {topic.name}\tTopicId: {topic_id}\tPartitionCount: {len(topic.partitions)}\t"
+        f"ReplicationFactor: {replicas}\tConfigs: {','.join(configs)}"
+    )
+    for each in topic.partitions:
+        leader = str(each.leader) if each.leader >= 0 else "none"
+        typer.echo(
+            f"\tTopic: {topic.name}\tPartition: {each.index}\tLeader: {leader}\t"
+            f"Replicas: {_numbers(each.replicas)}\tIsr: {_numbers(each.isr)}"
+        )
+
+
+def _numbers(brokers: tuple[int, ...]) -> str:
+    return ",".join(map(str, brokers))
+
+
+@app.command()
+@ends_well
+def alter(
+    name: Name,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", min=1, help="Grow to so many; they cannot become fewer.")
+    ] = None,
+    config: Configs = None,
+    delete_config: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--delete-config", metavar="NAME", help="Put a setting back to its default; several times."
+        ),
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Add partitions, or change settings.
+
+    \b
+    barnabas topic alter orders --partitions 8
+    barnabas topic alter orders --config retention.ms=3600000 --delete-config segment.bytes
+    """
+    from barnabas.client.resources import Resource, ResourceType
+
+    changes: dict[str, str | None] = dict(pairs(config, "--config"))
+    changes |= dict.fromkeys(delete_config or [])
+    if partitions is None and not changes:
+        raise BarnabasError("There is nothing to alter: give --partitions, --config or --delete-config.")
+    with _admin(bootstrap) as admin:
+        if changes:
+            admin.alter_configs(Resource(ResourceType.TOPIC, name), changes)
+        if partitions is not None:
+            admin.create_partitions(name, partitions)
+    typer.echo(f"Altered topic {name}.")
+
+
+@app.command()
+@ends_well
+def delete(
+    names: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="What to delete, for good.")],
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="Be content if there is none.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Delete topics and all their records.
+
+    \b
+    barnabas topic delete orders
+    """
+    with _admin(bootstrap) as admin:
+        for name in names:
+            try:
+                admin.delete_topic(name)
+            except Refused as error:
+                if not (if_exists and error.code is Code.UNKNOWN_TOPIC_OR_PARTITION):
+                    raise
+            else:
+                typer.echo(f"Deleted topic {name}.")
