@@ -20,12 +20,13 @@ _KNOWN_PLACES = 32
 class SegmentChain:
     """Mutable: the segments, oldest first."""
 
-    __slots__ = ("_bases", "_places", "_warm", "active", "segments", "size")
+    __slots__ = ("_bases", "_places", "_replaced", "_warm", "active", "segments", "size")
 
     def __init__(self, segments: Sequence[Segment]) -> None:
         self._places: dict[int, tuple[Segment, int]] = {}
         """Where the batches are that readers will ask for next, and where the watermark was last seen."""
         self._warm: Segment | None = None
+        self._replaced: list[Segment] = []
         self.replace_all(segments)
 
     def replace_all(self, segments: Sequence[Segment]) -> None:
@@ -77,16 +78,23 @@ class SegmentChain:
 
     def swap(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:
         """Put `new` in the place of `old`. A crash leaves, once the log is opened again, one or the other."""
-        # A new segment that waits for its last name must have it before others begin to wait.
-        for segment in self.segments:
-            segment.rename("")
+        self._finish_swap()
         for segment in reversed(new):
             segment.rename(SWAP)
         first = self.segments.index(old[0])
         self.replace_all([*self.segments[:first], *new, *self.segments[first + len(old) :]])
-        for segment in old:
-            segment.remove()
-        for segment in new:
+        self._replaced.extend(old)
+        self._finish_swap()
+
+    def _finish_swap(self) -> None:
+        """Remove what was replaced, then give the new segments their names.
+
+        An error stops this between two steps; the next swap, or the next start, goes on from there.
+        """
+        while self._replaced:
+            self._replaced[0].remove()
+            del self._replaced[0]
+        for segment in self.segments:
             segment.rename("")
 
     def from_offset(self, offset: Offset) -> list[Segment]:

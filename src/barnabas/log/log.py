@@ -257,7 +257,8 @@ class Log:
             return None
         files: list[File] = []
         with self._working("flush"):
-            for segment in self._chain.from_offset(self.recovery_point):
+            # Also the segment that ends at the recovery point: it may have been sealed after it was flushed.
+            for segment in self._chain.from_offset(Offset(self.recovery_point - 1)):
                 files += [segment.file] if segment is self._chain.active else segment.files()
             newest = self._snapshots.newest()
         if newest is not None:

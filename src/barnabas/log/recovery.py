@@ -138,6 +138,7 @@ def rebuild(segment: Segment, interval: int, epochs: LeaderEpochs) -> None:
             segment.end,
         )
         segment.file.truncate(segment.size)
+        segment.file.sync()
 
 
 def load_indexes(segment: Segment, until: Offset | None) -> bool:
@@ -173,9 +174,13 @@ def recover_segments(
     `recovery_point` is None after a clean stop: then nothing is read but the end of the last segment.
     """
     segments: list[Segment] = []
-    if recovery_point is not None:
-        # Their batches are read again, and know better than a file that was not synced with them.
-        epochs.truncate_from_end(max((base for base in bases if base <= recovery_point), default=bases[0]))
+    # A flush syncs the indexes of sealed segments only: one that was sealed just at the recovery point is in doubt.
+    doubtful = (
+        None if recovery_point is None else max((b for b in bases if b < recovery_point), default=bases[0])
+    )
+    if doubtful is not None:
+        # The batches are read again, and know better than a file that was not synced with them.
+        epochs.truncate_from_end(doubtful)
     for number, base in enumerate(bases):
         # A segment begins where the one before it ends: anything else was lost in between.
         if segments and base != segments[-1].end:
@@ -185,7 +190,7 @@ def recover_segments(
         segment = Segment(disk, directory, base, now)
         segment.size = segment.file.size
         segments.append(segment)
-        unsure = recovery_point is not None and (until is None or until > recovery_point)
+        unsure = doubtful is not None and base >= doubtful
         if unsure or not load_indexes(segment, until):
             if not unsure and segment.size:
                 _logger.info(
@@ -206,8 +211,9 @@ def recover_segments(
 
 
 def _believe(segment: Segment, until: Offset) -> None:
-    """Take a sealed segment's word for what it holds: nothing is read but its last entry of time."""
+    """Take a sealed segment's word for what it holds: only its first header and last entry of time are read."""
     segment.end = until
+    segment.read_first_timestamp()
     timed = segment.times.last
     if timed:
         segment.max_timestamp, segment.max_timestamp_offset = (
@@ -225,11 +231,11 @@ def _make_last(segment: Segment) -> None:
 def _drop(disk: Disk, directory: str, bases: list[Offset], end: Offset) -> None:
     """Remove the segments behind the end of the log, the newest first: what is left has no hole."""
     _logger.warning(
-        "%s: removed %d segments from offset %d on: the log ends at offset %d before them",
+        "%s: the log ends at offset %d; segments removed behind it: %d, from offset %d on",
         os.path.basename(directory),
+        end,
         len(bases),
         bases[0],
-        end,
     )
     for base in reversed(bases):
         segment = Segment(disk, directory, base, Millis(0))

@@ -244,7 +244,11 @@ class Segment:
                 self.max_timestamp_offset = header.last_offset
         self._unindexed = self.size - position
         self.index_bytes = max(len(self.offsets) * OFFSET_ENTRY.size, (len(self.times) + 1) * TIME_ENTRY.size)
-        for _, header in self.headers():
+        self.read_first_timestamp()
+
+    def read_first_timestamp(self) -> None:
+        """Learn from the first batch how old the segment is."""
+        for _, header in self.headers(block_size=HEADER_SIZE):
             self.first_timestamp = Millis(header.max_timestamp)
             break
 

@@ -53,9 +53,12 @@ class Snapshots:
             self._remove(self.offsets[0])
 
     def drop_above(self, offset: Offset) -> None:
-        """Remove the ones that speak of batches which are no more."""
+        """Remove the ones that speak of batches which are no more, for good: others will have their offsets."""
+        if not self.offsets or self.offsets[-1] <= offset:
+            return
         while self.offsets and self.offsets[-1] > offset:
             self._remove(self.offsets[-1])
+        self._disk.sync_dir(self._directory)
 
     def keep_only(self, bases: Iterable[Offset]) -> None:
         """Remove the ones that no segment begins at, but for the newest."""
