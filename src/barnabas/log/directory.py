@@ -5,6 +5,7 @@ held as long as the object lives. Kafka's names and formats throughout (meta.pro
 """
 
 import logging
+import os
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from contextlib import suppress
@@ -77,7 +78,7 @@ class DataDirectory:
 
     def claim(self) -> None:
         """Make and lock the folder, and read whose it is. OSErrors are the caller's to take it offline by."""
-        self._disk.make_dir(self.path)
+        self._make()
         try:
             self._lock = self._disk.lock(f"{self.path}/{LOCK}")
         except BlockingIOError:
@@ -94,6 +95,18 @@ class DataDirectory:
                     f"{path} cannot be read: {error}. Bring it back, or remove it if all is this broker's."
                 ) from None
         self.was_clean = self._disk.exists(f"{self.path}/{CLEAN_SHUTDOWN}")
+
+    def _make(self) -> None:
+        parents = []
+        path = self.path
+        while not self._disk.exists(path):
+            path = os.path.dirname(path.rstrip("/")) or "."
+            parents.append(path)
+        self._disk.make_dir(self.path)
+        for parent in parents:
+            # Who may not read the parent cannot make its names last; the system will, sooner or later.
+            with suppress(PermissionError):
+                self._disk.sync_dir(parent)
 
     def belong_to(self, owner: Owner) -> None:
         """Write whose folder it is, unless it says so already."""

@@ -1,0 +1,501 @@
+"""Several data directories: who may use them, where partitions go, what happens when one fails."""
+
+# mypy: disable-error-code="arg-type,dict-item,assignment"
+# Offsets and times are plain numbers in here.
+
+import errno
+import logging
+import os
+import time
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from barnabas.config import TopicConfig
+from barnabas.disk import RealDisk, read_whole, write_atomically
+from barnabas.errors import BarnabasError, Code, Refused
+from barnabas.log.directories import Directories
+from barnabas.log.directory import short_id
+from barnabas.log.log import Log
+from barnabas.testing.disk import PowerCut, SimulatedDisk, SimulatedFile, Survival
+from barnabas.types import Millis, TopicPartition
+from barnabas.wire.batch import Record, decode_batch, encode_batch
+
+NOW = 1_700_000_000_000
+TOPIC = UUID(int=7)
+CONFIG = TopicConfig()
+
+
+class FixedClock:
+    def now(self) -> Millis:
+        return Millis(NOW)
+
+
+def open_all(
+    disk: SimulatedDisk | RealDisk, *paths: str, node_id: int = 1, cluster_id: str | None = None
+) -> Directories:
+    return Directories.open(
+        disk, paths or ("/a",), node_id=node_id, clock=FixedClock(), cluster_id=cluster_id
+    )
+
+
+def tp(number: int, topic: str = "t") -> TopicPartition:
+    return TopicPartition(topic, number)
+
+
+def append(log: Log, value: bytes = b"v") -> None:
+    batch = encode_batch([Record(0, NOW, None, value)])
+    log.append(memoryview(bytearray(batch)), epoch=0, now=NOW)
+
+
+def values(log: Log) -> list[bytes | None]:
+    out: list[bytes | None] = []
+    offset = log.start
+    while (found := log.read(offset, 1 << 20, log.end)) is not None:
+        data = found.read()
+        at = 0
+        while at < len(data):
+            records = decode_batch(data[at:][: int.from_bytes(data[at + 8 : at + 12], "big") + 12])
+            out += [record.value for record in records if record.offset >= log.start]
+            at += int.from_bytes(data[at + 8 : at + 12], "big") + 12
+            offset = records[-1].offset + 1
+    return out
+
+
+def test_a_partition_goes_where_the_fewest_are() -> None:
+    directories = open_all(SimulatedDisk(), "/a", "/b", "/c")
+    for number in range(7):
+        directories.create(tp(number), CONFIG, TOPIC)
+    assert sorted(len(usage.partitions) for usage in directories.usage()) == [2, 2, 3]
+
+
+def test_records_are_there_after_a_clean_stop() -> None:
+    disk = SimulatedDisk()
+    directories = open_all(disk, "/a", "/b")
+    for number in range(4):
+        append(directories.create(tp(number), CONFIG, TOPIC), b"%d" % number)
+    directories.close({tp(2): 1})
+    again = open_all(disk, "/a", "/b")
+    assert {name: values(log) for name, log in again.logs.items()} == {tp(n): [b"%d" % n] for n in range(4)}
+    assert again.high_watermarks == {tp(2): 1}
+    assert again.topic_id(tp(3)) == TOPIC
+
+
+def test_a_clean_stop_is_marked_and_the_mark_is_used_once() -> None:
+    disk = SimulatedDisk()
+    directories = open_all(disk)
+    assert not disk.exists("/a/.kafka_cleanshutdown")
+    directories.close()
+    assert disk.exists("/a/.kafka_cleanshutdown")
+    open_all(disk)
+    assert not disk.exists("/a/.kafka_cleanshutdown")
+
+
+def test_the_files_are_kafkas() -> None:
+    disk = SimulatedDisk()
+    directories = open_all(disk, cluster_id="Mk8x3vBqTbmDqqjTlTj8uA")
+    log = directories.create(tp(0, "orders"), CONFIG, TOPIC)
+    append(log)
+    append(log)
+    log.advance_start(1)
+    directories.cleaned[tp(0, "orders")] = 1
+    directories.close({tp(0, "orders"): 2})
+    lines = read_whole(disk, "/a/meta.properties").decode().splitlines()
+    assert lines[:3] == ["version=1", "node.id=1", "cluster.id=Mk8x3vBqTbmDqqjTlTj8uA"]
+    assert len(lines[3].removeprefix("directory.id=")) == 22
+    assert (
+        read_whole(disk, "/a/orders-0/partition.metadata")
+        == f"version: 0\ntopic_id: {short_id(TOPIC)}".encode()
+    )
+    for name, offset in (("recovery-point", 2), ("log-start", 1), ("replication", 2), ("cleaner", 1)):
+        text = read_whole(disk, f"/a/{name}-offset-checkpoint")
+        assert text == f"0\n1\norders 0 {offset}\n".encode()
+
+
+def test_a_second_broker_is_kept_out_with_a_sentence() -> None:
+    disk = SimulatedDisk()
+    open_all(disk)
+    with pytest.raises(BarnabasError, match="/a is in use by another broker"):
+        open_all(disk)
+
+
+def test_a_real_lock_keeps_a_second_broker_out_until_the_first_is_gone(tmp_path: Path) -> None:
+    first = open_all(RealDisk(), str(tmp_path))
+    with pytest.raises(BarnabasError, match="in use"):
+        open_all(RealDisk(), str(tmp_path))
+    first.close()
+    open_all(RealDisk(), str(tmp_path)).close()
+
+
+def test_a_failed_start_lets_go_of_what_it_had() -> None:
+    disk = SimulatedDisk()
+    open_all(disk, "/b").close()
+    with pytest.raises(BarnabasError, match="belongs to broker 1"):
+        open_all(disk, "/a", "/b", node_id=2)
+    assert not disk.locked
+
+
+def test_another_brokers_directory_is_refused() -> None:
+    disk = SimulatedDisk()
+    open_all(disk).close()
+    with pytest.raises(BarnabasError, match=r"start it with broker\.id=1"):
+        open_all(disk, node_id=2)
+
+
+def test_another_clusters_directory_is_refused() -> None:
+    disk = SimulatedDisk()
+    open_all(disk, "/a", cluster_id="one").close()
+    open_all(disk, "/b", cluster_id="two").close()
+    with pytest.raises(BarnabasError, match="belongs to cluster two"):
+        open_all(disk, "/a", "/b")
+
+
+def test_a_cluster_keeps_its_id_and_a_new_directory_gets_it() -> None:
+    disk = SimulatedDisk()
+    first = open_all(disk, "/a")
+    first.close()
+    both = open_all(disk, "/a", "/b")
+    assert both.cluster_id == first.cluster_id
+    both.close()
+    assert open_all(disk, "/b").cluster_id == first.cluster_id
+
+
+def test_the_meta_properties_of_older_kafkas_are_read() -> None:
+    disk = SimulatedDisk()
+    disk.make_dir("/a")
+    write_atomically(disk, "/a/meta.properties", b"#\n#Mon\nversion=0\nbroker.id=4\ncluster.id=x=y\n")
+    assert open_all(disk, node_id=4).cluster_id == "x=y"
+
+
+def test_meta_properties_that_say_nothing_are_a_matter_for_a_person() -> None:
+    disk = SimulatedDisk()
+    disk.make_dir("/a")
+    write_atomically(disk, "/a/meta.properties", b"hello\n")
+    with pytest.raises(BarnabasError, match=r"/a/meta.properties cannot be read"):
+        open_all(disk)
+
+
+def test_a_directory_named_twice_is_refused() -> None:
+    with pytest.raises(BarnabasError, match="twice"):
+        open_all(SimulatedDisk(), "/a", "/b/../a")
+
+
+def test_a_deleted_partition_is_gone() -> None:
+    disk = SimulatedDisk()
+    directories = open_all(disk)
+    append(directories.create(tp(0), CONFIG, TOPIC))
+    directories.create(tp(1), CONFIG, TOPIC)
+    directories.delete(tp(0))
+    assert directories.find(tp(0)) is None
+    assert [name for name in disk.list("/a") if name.startswith("t-")] == ["t-1"]
+
+
+def test_a_topic_made_anew_begins_empty_with_nothing_of_the_old_ones_checkpoints() -> None:
+    disk = SimulatedDisk()
+    directories = open_all(disk)
+    log = directories.create(tp(0), CONFIG, TOPIC)
+    for _ in range(5):
+        append(log)
+    log.advance_start(3)
+    directories.cleaned[tp(0)] = 3
+    directories.checkpoint({tp(0): 5})
+    directories.delete(tp(0))
+    append(directories.create(tp(0), CONFIG, UUID(int=8)), b"new")
+    again = open_all(disk.crash(Survival.EVERYTHING))
+    assert values(again.logs[tp(0)]) == [b"new"]
+    assert again.cleaned == {}
+    assert again.high_watermarks == {}
+
+
+def test_what_a_crash_left_of_a_deletion_goes_at_the_next_start() -> None:
+    disk = SimulatedDisk()
+    open_all(disk).close()
+    disk.make_dir("/a/t-0.0123456789abcdef0123456789abcdef-delete")
+    disk.open("/a/t-0.0123456789abcdef0123456789abcdef-delete/00000000000000000000.log", create=True)
+    directories = open_all(disk)
+    assert directories.logs == {}
+    assert [name for name in disk.list("/a") if name.endswith("-delete")] == []
+
+
+def test_a_deleted_partition_with_the_longest_name_has_a_name_that_fits() -> None:
+    class Names(SimulatedDisk):
+        def rename(self, source: str, target: str) -> None:
+            assert len(os.path.basename(target)) <= 255
+            super().rename(source, target)
+
+    directories = open_all(Names())
+    name = TopicPartition("x" * 249, 99999)
+    directories.create(name, CONFIG, TOPIC)
+    directories.delete(name)
+
+
+def test_partitions_that_the_cluster_does_not_know_are_set_aside_not_deleted() -> None:
+    disk = SimulatedDisk()
+    directories = open_all(disk)
+    for number in range(3):
+        append(directories.create(tp(number), CONFIG, UUID(int=number)))
+    strays = directories.set_aside_strays({tp(0): UUID(int=0), tp(1): UUID(int=99)})
+    assert strays == [tp(1), tp(2)]
+    assert list(directories.logs) == [tp(0)]
+    aside = [name for name in disk.list("/a") if name.endswith("-stray")]
+    assert len(aside) == 2
+    directories.close()
+    assert list(open_all(disk).logs) == [tp(0)]
+
+
+def test_what_is_no_partition_is_left_alone() -> None:
+    disk = SimulatedDisk()
+    for name in ("lost+found", "t", "t-", "t-01", "-1", "t-1-future", "t-x"):
+        disk.make_dir(f"/a/{name}")
+    assert open_all(disk).logs == {}
+
+
+def test_a_partition_in_two_directories_is_a_matter_for_a_person() -> None:
+    disk = SimulatedDisk()
+    for path in ("/a", "/b"):
+        directories = open_all(disk, path, cluster_id="c")
+        append(directories.create(tp(0), CONFIG, TOPIC))
+        directories.close()
+    with pytest.raises(BarnabasError, match="t-0 is in /a and in /b"):
+        open_all(disk, "/a", "/b")
+
+
+class PartlyBroken(SimulatedDisk):
+    """A machine with one disk that fails, or is full."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bad: dict[str, int] = {}
+
+    def operate(self, what: str, path: str, size: int = 0) -> None:
+        self._refuse(path)
+        super().operate(what, path, size)
+
+    def open(self, path: str, *, create: bool = False) -> SimulatedFile:
+        self._refuse(path)
+        return super().open(path, create=create)
+
+    def list(self, path: str) -> list[str]:
+        self._refuse(path)
+        return super().list(path)
+
+    def _refuse(self, path: str) -> None:
+        for prefix, number in self.bad.items():
+            if path.startswith(prefix):
+                raise OSError(number, os.strerror(number), path)
+
+
+def refused(log: Log) -> Refused:
+    with pytest.raises(Refused) as caught:
+        append(log)
+    assert caught.value.code is Code.KAFKA_STORAGE_ERROR
+    return caught.value
+
+
+def test_a_failing_directory_goes_offline_with_its_partitions_and_the_others_go_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    disk = PartlyBroken()
+    directories = open_all(disk, "/a", "/b")
+    logs = [directories.create(tp(number), CONFIG, TOPIC) for number in range(4)]
+    disk.bad["/b"] = errno.EIO
+    broken = next(log for log in logs if log.directory.startswith("/b"))
+    number = logs.index(broken)
+    with caplog.at_level(logging.ERROR):
+        assert directories.failed(tp(number), refused(broken)) is True
+    assert "The data directory /b is offline with 2 partitions" in caplog.text
+    assert directories.find(tp(number)) is None
+    assert directories.offline_count == 1
+    assert {
+        name for name in directories.logs if not directories.logs[name].directory.startswith("/a")
+    } == set()
+    for log in directories.logs.values():
+        append(log)
+    usage = {each.path: each for each in directories.usage()}
+    assert usage["/b"].error is Code.KAFKA_STORAGE_ERROR
+    assert len(usage["/a"].partitions) == 2
+    directories.checkpoint()
+    assert directories.create(tp(9), CONFIG, TOPIC).directory == "/a/t-9"
+    directories.close()
+
+
+def test_an_empty_log_never_stands_in_for_one_that_is_offline() -> None:
+    disk = PartlyBroken()
+    directories = open_all(disk, "/a", "/b")
+    for number in range(2):
+        append(directories.create(tp(number), CONFIG, TOPIC))
+    lost = next(name for name, log in directories.logs.items() if log.directory.startswith("/b"))
+    directories.offline("/b", OSError(errno.EIO, "gone"))
+    with pytest.raises(Refused) as caught:
+        directories.create(lost, CONFIG, TOPIC)
+    assert caught.value.code is Code.KAFKA_STORAGE_ERROR
+    directories.close()
+    disk.bad["/b"] = errno.EIO
+    again = open_all(disk, "/a", "/b")
+    with pytest.raises(Refused):
+        again.create(lost, CONFIG, TOPIC)
+    again.create(tp(5), CONFIG, TOPIC, new=True)
+
+
+def test_a_directory_that_does_not_open_is_offline_from_the_start() -> None:
+    disk = PartlyBroken()
+    disk.bad["/b"] = errno.EACCES
+    directories = open_all(disk, "/a", "/b")
+    assert [directory.path for directory in directories.online()] == ["/a"]
+    directories.create(tp(0), CONFIG, TOPIC, new=True)
+
+
+def test_a_partition_that_cannot_be_read_takes_its_directory_offline() -> None:
+    disk = PartlyBroken()
+    directories = open_all(disk, "/a", "/b")
+    for number in range(4):
+        append(directories.create(tp(number), CONFIG, TOPIC))
+    directories.close()
+    disk.bad["/a/t-0"] = errno.EIO
+    again = open_all(disk, "/a", "/b")
+    assert {log.directory[:2] for log in again.logs.values()} == {"/b"}
+
+
+def test_when_no_directory_works_there_is_no_broker() -> None:
+    disk = PartlyBroken()
+    disk.bad["/"] = errno.EIO
+    with pytest.raises(BarnabasError, match="No data directory works"):
+        open_all(disk, "/a", "/b")
+
+
+def test_when_the_last_directory_fails_that_is_an_error() -> None:
+    directories = open_all(SimulatedDisk(), "/a", "/b")
+    directories.offline("/a", OSError(errno.EIO, "gone"))
+    with pytest.raises(BarnabasError, match="No data directory works"):
+        directories.offline("/b", OSError(errno.EIO, "gone"))
+    with pytest.raises(Refused):
+        directories.create(tp(0), CONFIG, TOPIC, new=True)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE])
+def test_a_full_disk_takes_nothing_offline_and_writes_go_on_once_there_is_room(number: int) -> None:
+    disk = PartlyBroken()
+    directories = open_all(disk)
+    log = directories.create(tp(0), CONFIG, TOPIC)
+    append(log, b"before")
+    disk.bad["/a"] = number
+    assert directories.failed(tp(0), OSError(number, "full")) is False
+    if number != errno.EMFILE:
+        assert directories.failed(tp(0), refused(log)) is False
+    directories.checkpoint({tp(0): 1})
+    with pytest.raises(Refused):
+        directories.create(tp(1), CONFIG, TOPIC)
+    disk.bad.clear()
+    append(log, b"after")
+    assert values(log) == [b"before", b"after"]
+    directories.create(tp(1), CONFIG, TOPIC)
+    directories.close()
+    assert sorted(open_all(disk).logs) == [tp(0), tp(1)]
+
+
+def test_a_stop_on_a_full_disk_is_not_called_clean() -> None:
+    disk = PartlyBroken()
+    directories = open_all(disk)
+    append(directories.create(tp(0), CONFIG, TOPIC))
+    disk.bad["/a"] = errno.ENOSPC
+    directories.close()
+    disk.bad.clear()
+    assert not disk.exists("/a/.kafka_cleanshutdown")
+    assert values(open_all(disk).logs[tp(0)]) == [b"v"]
+
+
+def test_room_and_sizes_are_told(tmp_path: Path) -> None:
+    directories = open_all(RealDisk(), str(tmp_path))
+    log = directories.create(tp(0), CONFIG, TOPIC)
+    append(log)
+    (usage,) = directories.usage()
+    assert usage.partitions == {tp(0): log.size}
+    assert 0 < usage.usable <= usage.total
+    directories.close()
+
+
+def test_a_checkpoint_that_says_the_same_is_not_written_again() -> None:
+    disk = SimulatedDisk()
+    directories = open_all(disk)
+    append(directories.create(tp(0), CONFIG, TOPIC))
+    directories.checkpoint({tp(0): 1})
+    before = disk.operations
+    directories.checkpoint({tp(0): 1})
+    assert disk.operations == before
+
+
+def test_a_checkpoint_that_cannot_be_believed_costs_time_not_records(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    disk = SimulatedDisk()
+    directories = open_all(disk)
+    append(directories.create(tp(0), CONFIG, TOPIC))
+    directories.close()
+    write_atomically(disk, "/a/recovery-point-offset-checkpoint", b"0\n9\nrubbish\n")
+    again = open_all(disk)
+    assert "recovery-point-offset-checkpoint is not used" in caplog.text
+    assert values(again.logs[tp(0)]) == [b"v"]
+
+
+def script(directories: Directories, kept: list[bytes], flushed: list[int]) -> None:
+    """What the power goes off in: topics come and go, records are written and flushed."""
+    log = directories.create(tp(0), CONFIG, TOPIC)
+    for number in range(3):
+        append(log, b"%d" % number)
+        kept.append(b"%d" % number)
+    flush = log.begin_flush()
+    assert flush is not None
+    flush.run()
+    log.finish_flush(flush)
+    flushed.append(3)
+    directories.create(tp(0, "u"), CONFIG, TOPIC)
+    append(directories.logs[tp(0, "u")])
+    directories.checkpoint({tp(0): 3})
+    directories.delete(tp(0, "u"))
+    directories.create(tp(0, "u"), CONFIG, UUID(int=9))
+    append(log, b"3")
+    kept.append(b"3")
+    directories.close({tp(0): 4})
+    flushed[:] = [4]
+
+
+@pytest.mark.parametrize("survival", list(Survival))
+def test_a_power_cut_at_any_moment_loses_nothing_that_was_flushed(survival: Survival) -> None:
+    whole = SimulatedDisk()
+    script(open_all(whole, "/a", "/b"), [], [])
+    for stop_at in range(1, whole.operations + 1):
+        disk = SimulatedDisk()
+        disk.stop_at = stop_at
+        kept: list[bytes] = []
+        flushed: list[int] = []
+        with pytest.raises(PowerCut):
+            script(open_all(disk, "/a", "/b"), kept, flushed)
+        again = open_all(disk.crash(survival, stop_at), "/a", "/b")
+        if flushed or tp(0) in again.logs:
+            found = values(again.logs[tp(0)])
+            assert found == [b"0", b"1", b"2", b"3"][: len(found)]
+            assert len(found) >= (flushed or [0])[-1]
+        for log in again.logs.values():
+            append(log)
+        again.close()
+
+
+def test_opening_a_thousand_partitions_takes_less_than_a_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = str(tmp_path / "a"), str(tmp_path / "b")
+    with monkeypatch.context() as unsynced:
+        # Making them would wait some thousand times for the disk, which is not what is measured.
+        unsynced.setattr(os, "fsync", lambda fd: None)
+        unsynced.setattr(os, "fdatasync", lambda fd: None)
+        directories = open_all(RealDisk(), *paths)
+        for number in range(1000):
+            append(directories.create(tp(number), CONFIG, TOPIC))
+        directories.close()
+    begun = time.process_time()
+    again = open_all(RealDisk(), *paths)
+    spent = time.process_time() - begun
+    assert len(again.logs) == 1000
+    again.close()
+    assert spent < 1.0
