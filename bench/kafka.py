@@ -35,10 +35,13 @@ def start(directory: Path, name: str = "kafka") -> Server:
     logging.write_text(
         "rootLogger.level=warn\nrootLogger.appenderRef.c.ref=c\nappender.c.type=Console\nappender.c.name=c\n"
     )
-    java_logging = f"-Dlog4j2.configurationFile={logging}"
+    scratch = directory / "tmp"
+    scratch.mkdir(exist_ok=True)
+    # Kafka unpacks its native codecs into the scratch folder; ours is removed with the rest.
+    options = (f"-Dlog4j2.configurationFile={logging}", f"-Djava.io.tmpdir={scratch}")
     if not (directory / "data" / "meta.properties").exists():
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        storage = (java, java_logging, "-cp", classpath, "kafka.tools.StorageTool")
+        storage = (java, *options, "-cp", classpath, "kafka.tools.StorageTool")
         done = subprocess.run(
             (*storage, "format", "-t", cluster, "-c", str(properties)),
             capture_output=True,
@@ -50,7 +53,7 @@ def start(directory: Path, name: str = "kafka") -> Server:
             raise BrokerFailedError(
                 f"Kafka's StorageTool failed: {(done.stdout + done.stderr).strip()[-300:]}"
             )
-    command = (java, *HEAP, java_logging, "-cp", classpath, "kafka.Kafka", str(properties))
+    command = (java, *HEAP, *options, "-cp", classpath, "kafka.Kafka", str(properties))
     return launch(name, command, port, directory / "server.log")
 
 

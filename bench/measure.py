@@ -120,6 +120,8 @@ class Workload(Protocol):
     TITLE: str
     ABOUT: str
     METRICS: Sequence[Metric]
+    FRESH: bool
+    """It starts brokers of its own: then there is nothing to warm up."""
 
     def rounds(self, size: Size) -> int: ...
     def cases(self, size: Size) -> Sequence[Case]: ...
@@ -171,7 +173,7 @@ def interleave(
 
     readings = [Readings(workload.NAME, case) for case in cases]
     names = {id(side): name for name, side in sides.items()}
-    for side in order:
+    for side in () if workload.FRESH else order:
         once(side, cases[0])
     for number in range(rounds):
         for reading in readings:

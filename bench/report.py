@@ -125,7 +125,7 @@ def table(shown: Iterable[Row]) -> str:
     ]
     for row in shown:
         unit = "" if row.growth else f" {row.metric.unit}"
-        what = f"{row.metric.label}, kept" if row.growth else row.metric.label
+        what = f"{row.metric.label}, of its smallest" if row.growth else row.metric.label
         met = "" if row.met is None else GOOD if row.met else BAD
         cells = (
             row.case,

@@ -9,6 +9,7 @@ from bench.measure import Case, Measured, Metric, SideState, Size, Wanted
 
 NAME = "end_to_end"
 TITLE = "End-to-end latency at 1,000 records/s"
+FRESH = False
 ABOUT = (
     "confluent-kafka producer (linger 0, acks=all) and consumer in one process, two threads; each "
     "record of 100 B carries the monotonic time at which it was sent."

@@ -9,6 +9,7 @@ from bench.measure import Case, Measured, Metric, SideState, Size, Wanted
 
 NAME = "memory"
 TITLE = "Memory after 1 GB"
+FRESH = True
 ABOUT = "A fresh broker; librdkafka produces 1 GB of 1 KiB records to 4 partitions and reads it all back."
 METRICS = (Metric("rss_mb", "memory after 1 GB", "MB"),)
 RECORD_BYTES, RECORDS, PARTITIONS = 1024, 1_000_000, 4

@@ -12,6 +12,7 @@ from bench.measure import Case, Measured, Metric, SideState, Size, Wanted
 
 NAME = "one_mib"
 TITLE = "1 MiB produce requests"
+FRESH = False
 ABOUT = (
     "Produce v9, acks=1, one batch of 1 MiB (1 KiB records, uncompressed) a request, four in flight on "
     "one connection; at most 1 GiB a round, so that the page cache and not the disk takes it."

@@ -12,6 +12,7 @@ from bench.measure import Case, Measured, Metric, SideState, Size, Wanted
 
 NAME = "one_record"
 TITLE = "One-record produce requests"
+FRESH = False
 ABOUT = (
     "Produce v9, acks=1, one record of 100 B, frames encoded beforehand, 4 partitions, one request in "
     "flight on each connection; sent by an epoll loop whose own CPU is given."

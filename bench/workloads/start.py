@@ -9,6 +9,7 @@ from bench.measure import Case, Measured, Metric, SideState, Size, Wanted
 
 NAME = "start"
 TITLE = "Start and idle memory"
+FRESH = True
 ABOUT = (
     "A new process on an empty data folder (Kafka's is formatted beforehand, outside the clock). First "
     "answer: to ApiVersions. Serving: Metadata names a broker. Idle memory: resident, two seconds "
