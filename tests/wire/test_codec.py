@@ -5,8 +5,9 @@ import subprocess
 import sys
 import tracemalloc
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
@@ -29,7 +30,7 @@ from barnabas.wire.messages.fetch import (
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.wire.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
 from barnabas.wire.messages.topics import DeleteTopicsRequest
-from barnabas.wire.schema import Bytes, Int16
+from barnabas.wire.schema import Bytes, Int16, Uuid
 
 every_message = pytest.mark.parametrize(("cls", "version"), EVERY_MESSAGE, ids=name_of)
 
@@ -107,14 +108,16 @@ class BytesRequest:
     api: ClassVar[ApiKey] = ApiKey.API_VERSIONS
 
     data: Annotated[bytes | None, Bytes] = None
+    ids: Annotated[list[UUID], Uuid] = field(default_factory=list)
     number: Annotated[int, Int16] = 0
 
 
 @pytest.mark.parametrize("version", [0, 3])
 @pytest.mark.parametrize("data", [None, b"", b"data", b"long" * 100])
-def test_bytes_are_copies(version: int, data: bytes | None) -> None:
-    came = decode(BytesRequest, version, as_bytes(BytesRequest(data, 5), version))
-    assert came == BytesRequest(data, 5)
+def test_bytes_are_copies_and_ids_come_in_arrays_too(version: int, data: bytes | None) -> None:
+    message = BytesRequest(data, [UUID(int=1), UUID(int=2)], 5)
+    came = decode(BytesRequest, version, as_bytes(message, version))
+    assert came == message
     assert type(came.data) in (bytes, type(None))
 
 
@@ -234,7 +237,7 @@ def test_bytes_behind_a_message_are_malformed(cls: type[Any], version: int) -> N
     [
         (ApiVersionsRequest, 3, b"\x03\xc3\x28\x01\x00"),  # a string that is not UTF-8
         (ApiVersionsRequest, 3, b"\x00\x01\x00"),  # null where null is not allowed
-        (ApiVersionsRequest, 3, b"\x80\x80\x80\x80\x80\x01"),  # a varint of six bytes
+        (ApiVersionsRequest, 3, b"\x81\x80\x80\x80\x80\x00\x01\x00"),  # a varint of six bytes
         (MetadataRequest, 0, b"\xff\xff\xff\xff"),  # a null array in a version that has none
         (MetadataRequest, 1, b"\x00\x00\x00\x01\xff\xfe"),  # a string of length -2
         (ProduceRequest, 8, b"\xff\xff\x00\x01\x00\x00\x00\x00\x80\x00\x00\x00"),  # an array of length -2**31
@@ -252,6 +255,26 @@ def test_bytes_behind_a_message_are_malformed(cls: type[Any], version: int) -> N
 )
 def test_broken_lengths_and_strings_are_malformed(cls: type[Any], version: int, raw: bytes) -> None:
     with pytest.raises(Malformed):
+        decode(cls, version, raw)
+
+
+@pytest.mark.parametrize(
+    ("cls", "version", "raw"),
+    [
+        (ApiVersionsRequest, 3, b"\x09short\x01\x00"),
+        (MetadataRequest, 1, b"\x00\x00\x00\x01\x7f\xffshort"),
+        # Four topics take eight bytes at the least, two compact ones six.
+        (MetadataRequest, 1, b"\x00\x00\x00\x04\x00\x01a\x00\x01b"),
+        (ProduceRequest, 9, b"\x00\x00\x01\x00\x00\x00\x02\x03\x02t\x01\x00\x00"),
+        (FetchRequest, 7, bytes(17) + bytes(8) + b"\0\0\0\0" + b"\0\0\0\1\0\1t" + b"\0\0\0\2" + bytes(7)),
+        (ApiVersionsResponse, 3, b"\x00\x00\x01\x00\x00\x00\x00\x01\x01\x09" + bytes(8)),
+        (ApiVersionsRequest, 3, b"\x01\x01\x01\x05\x09short"),
+    ],
+)
+def test_a_length_is_compared_with_the_bytes_left_before_it_is_believed(
+    cls: type[Any], version: int, raw: bytes
+) -> None:
+    with pytest.raises(Malformed, match="claims"):
         decode(cls, version, raw)
 
 

@@ -29,6 +29,7 @@ AS_KIO_CAN: Narrow = {
     "topic_config_error_code": ERRORS,
     "log_append_time_ms": st.integers(-1, 2**41),
 }
+WIRE_TYPES: dict[Any, str] = {"error_code": "int16", "timedelta_i32": "int32", "datetime_i64": "int64"}
 EPOCH = datetime.datetime.fromtimestamp(0, tz=datetime.UTC)
 
 
@@ -83,6 +84,34 @@ def check(message: Any, version: int) -> None:
     assert b"".join(encode(message, version)) == raw  # type: ignore[arg-type]
     assert decode(cls, version, raw) == message
     assert entity_reader(type(theirs))(raw, 0)[0] == theirs
+
+
+def check_fields(ours: type[Any], theirs: type[Any], version: int) -> None:
+    present = [f for f in fields_of(ours) if f.is_in(version)]
+    for f, field in zip(present, dataclasses.fields(theirs), strict=True):
+        where = f"{ours.__name__}.{f.name} v{version}"
+        options = (
+            get_args(field.type) if get_origin(field.type) in (Union, types.UnionType) else (field.type,)
+        )
+        (hint,) = (option for option in options if option is not type(None))
+        kafka_type = field.metadata.get("kafka_type")
+        assert f.tag == field.metadata.get("tag"), where
+        assert f.is_array == (get_origin(hint) is tuple), where
+        if f.struct:
+            check_fields(f.struct, get_args(hint)[0] if f.is_array else hint, version)
+        else:
+            assert f.kind is not None
+            assert f.kind.name == WIRE_TYPES.get(kafka_type, kafka_type), where
+        # kio has None for the zero UUID and for the time -1, and an object where we leave a tagged struct out.
+        if kafka_type not in ("uuid", "datetime_i64") and not (
+            f.struct and f.tag is not None and not f.is_array
+        ):
+            assert (version >= f.nullable_since) == (type(None) in options), where
+
+
+@every_message
+def test_every_field_has_the_type_tag_and_nullability_that_kio_gives_it(cls: type[Any], version: int) -> None:
+    check_fields(cls, kio_class(cls, version), version)
 
 
 @every_message
