@@ -248,6 +248,7 @@ class Segment:
 
     def read_first_timestamp(self) -> None:
         """Learn from the first batch how old the segment is."""
+        self.first_timestamp = NO_TIMESTAMP
         for _, header in self.headers(block_size=HEADER_SIZE):
             self.first_timestamp = Millis(header.max_timestamp)
             break
