@@ -37,6 +37,10 @@ _NAP_S = 0.0001
 _logger = logging.getLogger("barnabas.log")
 
 
+class Overtaken(Exception):
+    """A segment has been cut while it was read."""
+
+
 class Source(NamedTuple):
     """A segment as it was when the cleaning began."""
 
@@ -136,7 +140,7 @@ class Cleaning:
         self._worked = 0
 
     def run(self) -> None:
-        """One round, in any thread; raises OSError or Refused, and then the whole cleaning is over."""
+        """One round, in any thread; raises Refused, and then the whole cleaning is over."""
         try:
             if self._compactor is None:
                 self._compactor = self._prepare()
@@ -144,10 +148,15 @@ class Cleaning:
                 self._fresh = self._clean(self._groups[0], self._compactor)
                 if self._fresh is None:
                     self._groups.pop(0)
-        except FileNotFoundError:
-            # Retention, or the deletion of the partition, was quicker.
+        except (FileNotFoundError, Overtaken):
+            # Retention, truncation or the deletion of the partition was quicker.
             self._groups.clear()
             self._mapped_to = Offset(-1)
+        except OSError as error:
+            self.is_done = True
+            raise Refused(
+                Code.KAFKA_STORAGE_ERROR, f"{self._tp} is not compacted: {error.strerror or error}"
+            ) from error
         except BaseException:
             self.is_done = True
             raise
@@ -188,16 +197,20 @@ class Cleaning:
             )
 
     def _is_as_it_was(self, group: list[Source]) -> bool:
-        """Whether the segments are still the log's, side by side and unshortened, in a folder of that name."""
+        """Whether the segments from the group's on are still the log's, whole, and in a folder of that name.
+
+        A cut behind the group counts, too: what was newer and made a record go may not be there any more.
+        """
+        rest = self._sources[self._sources.index(group[0]) :]
         segments = list(self._log.segments)
-        try:
-            first = segments.index(group[0].segment)
-        except ValueError:
+        if group[0].segment not in segments:
             return False
-        here = segments[first : first + len(group)]
-        return len(here) == len(group) and all(
-            segment is source.segment and segment.size == source.size and self._disk.exists(source.path)
-            for segment, source in zip(here, group, strict=True)
+        first = segments.index(group[0].segment)
+        here = segments[first : first + len(rest)]
+        return (
+            [_source_of(segment) for segment in here] == list(rest)
+            and here[-1] is not segments[-1]
+            and all(self._disk.exists(source.path) for source in group)
         )
 
     def _prepare(self) -> Compactor:
@@ -304,7 +317,10 @@ def _read(file: File, source: Source) -> Iterator[tuple[memoryview, BatchHeader]
     """The batches of a segment, each whole and with a right checksum: what is broken is not to be written anew."""
     position, want = 0, _CHUNK
     while position < source.size:
-        chunk = memoryview(file.pread(min(want, source.size - position), position))
+        wanted = min(want, source.size - position)
+        chunk = memoryview(file.pread(wanted, position))
+        if len(chunk) < wanted:
+            raise Overtaken
         at = 0
         while at + HEADER_SIZE <= len(chunk):
             header = BatchHeader._make(HEADER.unpack_from(chunk, at))
