@@ -72,7 +72,7 @@ class Connection:
         if version < max(ours.lowest, lowest):
             raise Refused(
                 Code.UNSUPPORTED_VERSION,
-                f"The broker at {self.address} does not offer {ours.name} as we speak it.",
+                f"{self.address} offers no version of {ours.name} that we speak.",
             )
         return version
 
