@@ -34,11 +34,13 @@ class BrokerProcess:
         data: Path,
         settings: Sequence[str] = (),
         *,
+        options: Sequence[str] = (),
         wrapper: Sequence[str] = (),
     ) -> None:
         self.data = data
         self.port = free_port()
         self._settings = settings
+        self._options = options
         self._wrapper = list(wrapper)
         self._process: subprocess.Popen[str] | None = None
         self._lines: queue.Queue[str | None] = queue.Queue()
@@ -63,7 +65,7 @@ class BrokerProcess:
         command = [*self._wrapper, str(COMMAND), "up", "--listen", self.bootstrap, "--data", str(self.data)]
         self._lines = queue.Queue()
         self._process = subprocess.Popen(
-            [*command, *settings],
+            [*command, *settings, *self._options],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -105,6 +107,11 @@ class BrokerProcess:
         """SIGTERM, then the exit code."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
+        return self.wait()
+
+    def wait(self) -> int:
+        """The exit code of a process that was told to end."""
+        assert self._process is not None
         return self._process.wait(STOP_S)
 
     def close(self) -> None:

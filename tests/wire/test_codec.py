@@ -207,6 +207,27 @@ def test_mutated_messages_are_malformed_or_decode_and_nothing_else(cls: type[Any
         assert type(came) is cls
 
 
+@pytest.mark.parametrize(
+    "request_of",
+    [
+        lambda n: ProduceRequest(topic_data=[ProduceTopic("")] * n),
+        lambda n: ProduceRequest(topic_data=[ProduceTopic("", [ProducePartition(0)] * 1000)] * (n // 1000)),
+        lambda n: DeleteTopicsRequest(topic_names=[""] * n),
+    ],
+)
+def test_a_request_of_countless_tiny_things_is_refused(request_of: Any) -> None:
+    version = 3
+    small, large = (b"".join(map(bytes, encode(request_of(n), version))) for n in (50_000, 110_000))
+    decode(type(request_of(0)), version, small)
+    tracemalloc.start()
+    try:
+        with pytest.raises(Malformed, match="elements"):
+            decode(type(request_of(0)), version, large)
+        assert tracemalloc.get_traced_memory()[1] < 64 << 20
+    finally:
+        tracemalloc.stop()
+
+
 @pytest.mark.parametrize("claim", [b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x07", b"\x7f\xff"])
 def test_huge_lengths_cost_no_memory(claim: bytes) -> None:
     raws = [(cls, version, as_bytes(full(cls, version), version)) for cls, version in EVERY_MESSAGE]

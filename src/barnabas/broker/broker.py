@@ -19,7 +19,7 @@ from barnabas.broker.server import Server
 from barnabas.clock import Clock, SystemClock
 from barnabas.cluster.configs import Levels
 from barnabas.cluster.image import BrokerImage, ClusterImage, LeaderRestarted
-from barnabas.cluster.local import LocalStore
+from barnabas.cluster.local import FILE_NAME, LocalStore
 from barnabas.config import BrokerConfig
 from barnabas.disk import Disk, RealDisk
 from barnabas.errors import BarnabasError, Code, Refused
@@ -84,13 +84,13 @@ class Broker:
             raise BarnabasError(
                 f"{home} keeps the topics' names and settings, and it does not work: repair it."
             )
-        store = LocalStore(self._disk, home, empty)
-        if store.is_new and self.directories.logs:
+        path = f"{home}/{FILE_NAME}"
+        if self.directories.logs and not self._disk.exists(path):
             raise BarnabasError(
-                f"There are partitions, but no {store.path} that says which topics they belong to: "
+                f"There are partitions, but no {path} that says which topics they belong to: "
                 "restore that file, or move the partitions away."
             )
-        return store
+        return LocalStore(self._disk, home, empty)
 
     async def stop(self) -> None:
         """Let go of clients, then leave the logs as a clean stop leaves them."""

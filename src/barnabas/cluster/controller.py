@@ -24,6 +24,9 @@ from barnabas.setting import ConfigError
 from barnabas.types import BrokerId
 
 MAX_NAME_LENGTH = 249
+MAX_PARTITIONS_AT_ONCE = 10_000
+"""As in Kafka: one careless request must not keep a broker busy for minutes."""
+
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
@@ -93,6 +96,7 @@ def add_partitions(
             Code.INVALID_PARTITIONS,
             f"Topic {name!r} has {present} partitions; they can become more, not fewer (asked for: {count}).",
         )
+    _check_count(count - present)
     if assignments is not None:
         if len(assignments) != count - present:
             raise Refused(
@@ -155,6 +159,7 @@ def _spread(image: ClusterImage, wanted: WantedTopic, defaults: BrokerConfig) ->
     )
     if count < 1:
         raise Refused(Code.INVALID_PARTITIONS, f"A topic needs at least one partition, not {count}.")
+    _check_count(count)
     if factor < 1:
         raise Refused(Code.INVALID_REPLICATION_FACTOR, f"A topic needs at least one replica, not {factor}.")
     if factor > len(image.brokers):
@@ -163,6 +168,14 @@ def _spread(image: ClusterImage, wanted: WantedTopic, defaults: BrokerConfig) ->
             f"{factor} replicas need as many brokers; {len(image.brokers)} are alive.",
         )
     return tuple(_partition(image, _replicas(image, index, factor)) for index in range(count))
+
+
+def _check_count(count: int) -> None:
+    if count > MAX_PARTITIONS_AT_ONCE:
+        raise Refused(
+            Code.POLICY_VIOLATION,
+            f"{count} partitions are too many at once; {MAX_PARTITIONS_AT_ONCE} can be made.",
+        )
 
 
 def _replicas(image: ClusterImage, index: int, factor: int) -> list[int]:

@@ -55,7 +55,6 @@ class LocalStore:
     def __init__(self, disk: Disk, directory: str, empty: ClusterImage) -> None:
         self._disk = disk
         self.path = os.path.join(directory, FILE_NAME)
-        self.is_new = not disk.exists(self.path)
         self.image = empty.after(self._load())
         write_atomically(disk, self.path, _line(_changes_to(self.image)))
         self._file: File = disk.open(self.path)

@@ -14,9 +14,17 @@ from barnabas.wire.source import Source, element_of
 
 Decoder = Callable[[Buffer, int], Any]
 
+MOST_ELEMENTS = 100_000
+"""In all arrays of a request together. Three bytes can ask for an object of a hundred: a frame of 100 MB that is
+nothing but empty topics would cost gigabytes. Answers are not bounded: we asked for them."""
+
 
 class DecoderSource(Source):
     """Writes the function that reads one message: `at` is where it has got to, `end` is the buffer's end."""
+
+    @property
+    def is_request(self) -> bool:
+        return self.cls.__name__.endswith("Request")
 
     def compiled(self) -> Decoder:
         self.names |= {
@@ -28,6 +36,8 @@ class DecoderSource(Source):
         self.names |= {"over": _over, "null": _null, "UUID": UUID}
         self.line("if type(buf) is not memoryview: buf = memoryview(buf)")
         self.line("end = len(buf)")
+        if self.is_request:
+            self.line(f"room = {MOST_ELEMENTS}")
         whole = self.struct(self.cls)
         self.line("if at != end: raise Malformed(f'{end - at} bytes too many')")
         self.line(f"return {whole}")
@@ -94,6 +104,9 @@ class DecoderSource(Source):
 
     def array(self, f: Field, into: str, count: str) -> None:
         self.line(f"if {count} * {self.least_size(f)} > end - at: over({f.name!r}, {count}, end - at)")
+        if self.is_request:
+            self.line(f"room -= {count}")
+            self.line(f"if room < 0: raise Malformed('a request of more than {MOST_ELEMENTS} elements')")
         if f.kind and f.kind.code and f.kind is not Uuid:
             self.line(f"{into} = list(unpack(f'>{{{count}}}{f.kind.code}', buf, at))")
             self.line(f"at += {count} * {f.kind.size}")

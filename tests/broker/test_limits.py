@@ -1,0 +1,49 @@
+"""Limits on connections: too many are refused, silent ones are closed, waiting ones are not."""
+
+import pytest
+
+from barnabas.testing import Broker
+from barnabas.wire.messages.metadata import MetadataRequest
+from tests.broker.speaking import connect, create, fetch
+from tests.raw import Gone
+
+
+@pytest.mark.parametrize("setting", ["max.connections", "max.connections.per.ip"])
+def test_a_connection_too_many_is_closed_and_room_is_given_again(setting: str) -> None:
+    with Broker({setting: "2"}) as broker, connect(broker) as first:
+        with connect(broker) as second:
+            assert second.ask(MetadataRequest([]), 12).brokers
+            with connect(broker) as third:
+                assert third.closes()
+        assert first.ask(MetadataRequest([]), 12).brokers
+        # The second's place is free once the broker has seen it go: that is before the next one is accepted.
+        with connect(broker) as fourth:
+            assert fourth.ask(MetadataRequest([]), 12).brokers
+
+
+def test_a_silent_connection_is_closed_and_a_waiting_fetch_is_not() -> None:
+    short = Broker({"connections.max.idle.ms": "300"})
+    with short as broker, connect(broker) as waiting, connect(broker) as silent:
+        create(waiting, "t")
+        assert silent.ask(MetadataRequest([]), 12).brokers
+        (row,) = fetch(waiting, "t", {0: 0}, max_wait_ms=2000)
+        assert row.error_code == 0
+        assert silent.closes()
+
+
+def test_a_request_larger_than_allowed_ends_its_connection_only() -> None:
+    with Broker({"socket.request.max.bytes": "1000"}) as broker, connect(broker) as other:
+        with connect(broker) as large:
+            large.send((1001).to_bytes(4, "big"))
+            assert large.closes()
+        assert other.ask(MetadataRequest([]), 12).brokers
+
+
+def test_a_stopped_broker_lets_its_clients_go() -> None:
+    broker = Broker().start()
+    with connect(broker) as connection:
+        assert connection.ask(MetadataRequest([]), 12).brokers
+        broker.stop()
+        assert connection.closes()
+        with pytest.raises(Gone):
+            connect(broker)

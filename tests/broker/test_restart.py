@@ -1,0 +1,195 @@
+"""A broker that comes back: same topics, same records, a new epoch; and folders it must not touch."""
+
+import json
+import os
+import signal
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from barnabas.cluster.local import FILE_NAME
+from barnabas.errors import BarnabasError, Code
+from barnabas.testing import Broker
+from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.broker.speaking import batch, connect, create, fetch, produce
+from tests.deadline import eventually
+from tests.process import BrokerProcess, free_port
+from tests.raw import RawConnection
+
+
+def test_all_is_there_after_a_clean_stop(tmp_path: Path) -> None:
+    with Broker(data=tmp_path) as broker, connect(broker) as connection:
+        create(connection, "t", 2)
+        produce(connection, "t", batch(b"before"), 1)
+        cluster = connection.ask(MetadataRequest(None), 12)
+    with Broker(data=tmp_path) as broker, connect(broker) as connection:
+        again = connection.ask(MetadataRequest(None), 12)
+        assert again.cluster_id == cluster.cluster_id
+        assert again.topics[0].topic_id == cluster.topics[0].topic_id
+        assert [p.leader_epoch for p in again.topics[0].partitions] == [1, 1]
+        assert b"before" in bytes(fetch(connection, "t", {1: 0})[0].records or b"")
+        assert produce(connection, "t", batch(b"after"), 1).base_offset == 1
+    assert not (tmp_path / "t-0" / "00000000000000000001.log").exists()
+
+
+def test_a_second_broker_keeps_out_of_the_folder(tmp_path: Path) -> None:
+    with Broker(data=tmp_path), pytest.raises(BarnabasError, match="in use"):
+        Broker(data=tmp_path).start()
+    with Broker(data=tmp_path):
+        pass
+
+
+def test_a_taken_port_gets_a_sentence(tmp_path: Path) -> None:
+    with Broker() as broker:
+        port = int(broker.bootstrap.rpartition(":")[2])
+        with pytest.raises(BarnabasError, match=f"Port {port} .* is taken: .*--listen"):
+            Broker(port=port, data=tmp_path).start()
+
+
+def test_partitions_without_their_metadata_are_not_touched(tmp_path: Path) -> None:
+    with Broker(data=tmp_path) as broker, connect(broker) as connection:
+        create(connection, "t")
+        produce(connection, "t", batch(b"precious"))
+    (tmp_path / FILE_NAME).unlink()
+    with pytest.raises(BarnabasError, match="which topics they belong to"):
+        Broker(data=tmp_path).start()
+    assert (tmp_path / "t-0" / "00000000000000000000.log").stat().st_size > 0
+    assert not (tmp_path / FILE_NAME).exists()
+
+
+def test_partitions_are_spread_over_data_directories_and_one_may_fail(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("a", "b", "c")]
+    settings = {"log.dirs": ",".join(map(str, folders))}
+    with Broker(settings) as broker, connect(broker) as connection:
+        create(connection, "t", 6)
+        for index in range(6):
+            produce(connection, "t", batch(b"%d" % index), index)
+    homes = {name: sorted(p.name for p in (tmp_path / name).glob("t-*")) for name in "abc"}
+    assert [len(names) for names in homes.values()] == [2, 2, 2]
+    # A file where the folder was: the directory cannot be opened any more.
+    os.rename(folders[1], tmp_path / "saved")
+    folders[1].write_text("not a folder")
+    with Broker(settings) as broker, connect(broker) as connection:
+        lost = {int(name.removeprefix("t-")) for name in homes["b"]}
+        (topic,) = connection.ask(MetadataRequest([MetadataRequestTopic(name="t")]), 12).topics
+        assert {p.partition_index for p in topic.partitions if p.leader_id == -1} == lost
+        for index in range(6):
+            code = produce(connection, "t", batch(b"more"), index).error_code
+            assert code == (Code.KAFKA_STORAGE_ERROR if index in lost else 0)
+        create(connection, "new", 2)
+        assert produce(connection, "new", batch(b"x"), 1).error_code == 0
+    folders[1].unlink()
+    os.rename(tmp_path / "saved", folders[1])
+    with Broker(settings) as broker, connect(broker) as connection:
+        for index in range(6):
+            assert fetch(connection, "t", {index: 0})[0].high_watermark == (1 if index in lost else 2)
+
+
+def test_retention_runs_by_itself_and_readers_learn_the_new_start(tmp_path: Path) -> None:
+    settings = {
+        "log.retention.check.interval.ms": "50",
+        "log.segment.bytes": "400",
+        "log.retention.bytes": "800",
+    }
+    with Broker(settings, data=tmp_path) as broker, connect(broker) as connection:
+        create(connection, "t")
+        for _ in range(20):
+            produce(connection, "t", batch(b"x" * 200))
+        start = eventually(lambda: fetch(connection, "t", {0: 20})[0].log_start_offset, "retention to run")
+        assert start > 0
+        assert fetch(connection, "t", {0: 0})[0].error_code == Code.OFFSET_OUT_OF_RANGE
+
+
+def test_compaction_runs_by_itself(tmp_path: Path) -> None:
+    from barnabas.wire.batch import Record, encode_batch, headers
+
+    settings = {"log.cleaner.backoff.ms": "50", "log.segment.bytes": "400"}
+    with Broker(settings, data=tmp_path) as broker, connect(broker) as connection:
+        create(connection, "t", cleanup_policy="compact")
+        for number in range(40):
+            produce(connection, "t", encode_batch([Record(0, 1, b"key", b"%d" % number * 50, ())]))
+
+        def is_compacted() -> bool:
+            (row,) = fetch(connection, "t", {0: 0})
+            return len(list(headers(row.records or b""))) < 10
+
+        eventually(is_compacted, "the cleaner to compact")
+        assert fetch(connection, "t", {0: 0})[0].high_watermark == 40
+
+
+def test_flush_messages_forces_records_to_disk_before_the_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    real = os.fdatasync
+
+    def noted(fd: int) -> None:
+        synced.append(fd)
+        real(fd)
+
+    monkeypatch.setattr(os, "fdatasync", noted)
+    with Broker(data=tmp_path) as broker, connect(broker) as connection:
+        create(connection, "lazy")
+        create(connection, "eager", flush_messages="1")
+        before = len(synced)
+        produce(connection, "lazy", batch(b"x"))
+        assert len(synced) == before
+        produce(connection, "eager", batch(b"x"))
+        assert len(synced) > before
+
+
+def test_flush_ms_forces_records_to_disk_after_a_while(tmp_path: Path) -> None:
+    with (
+        Broker({"log.flush.scheduler.interval.ms": "20"}, data=tmp_path) as broker,
+        connect(broker) as connection,
+    ):
+        create(connection, "t", flush_ms="1")
+        produce(connection, "t", batch(b"x"))
+        # Leader epochs are written down by a flush, and by nothing else while the broker runs.
+        epochs = tmp_path / "t-0" / "leader-epoch-checkpoint"
+        eventually(lambda: epochs.exists() and epochs.read_text().endswith("0 0\n"), "the flush")
+
+
+def test_metrics_are_served(tmp_path: Path) -> None:
+    port = free_port()
+    with Broker({"metrics.listen": f"127.0.0.1:{port}"}) as broker, connect(broker) as connection:
+        create(connection, "t")
+        produce(connection, "t", batch(b"x" * 100))
+        produce(connection, "nowhere", batch(b"x"))
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            text = answer.read().decode()
+    assert 'kafka_network_request_seconds_count{request="Produce"} 2.0' in text
+    assert 'error="UNKNOWN_TOPIC_OR_PARTITION",request="Produce"} 1.0' in text
+    assert 'kafka_log_end_offset{partition="0",topic="t"} 1.0' in text
+    assert "kafka_network_connections 1.0" in text
+    received = next(line for line in text.splitlines() if line.startswith("kafka_network_bytes_in_total"))
+    assert float(received.split()[1]) > 100
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_the_process_cleanly(tmp_path: Path, number: signal.Signals) -> None:
+    broker = BrokerProcess(tmp_path / "data")
+    broker.start()
+    try:
+        with RawConnection(broker.port) as connection:
+            create(connection, "t")
+            produce(connection, "t", batch(b"x"))
+        os.kill(broker.pid, number)
+        assert broker.wait() == 0
+    finally:
+        broker.close()
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+def test_events_can_be_logged_as_json(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path / "data", options=["--log-format", "json"])
+    broker.start()
+    try:
+        with RawConnection(broker.port) as connection:
+            create(connection, "t", 3)
+        assert broker.stop() == 0
+    finally:
+        broker.close()
+    events = [json.loads(line) for line in broker.output if line.startswith("{")]
+    assert any(event["event"] == "created topic t with 3 partitions" for event in events)

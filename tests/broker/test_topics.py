@@ -1,0 +1,249 @@
+"""Topics and their settings over the wire: created, described, changed and deleted as with Kafka."""
+
+import uuid
+from typing import Any
+
+import pytest
+
+from barnabas.cluster.configs import Operation, Source
+from barnabas.errors import Code
+from barnabas.setting import Kind
+from barnabas.testing import Broker
+from barnabas.wire.messages.cluster import DescribeClusterRequest
+from barnabas.wire.messages.configs import (
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
+from barnabas.wire.messages.coordinator import FindCoordinatorRequest
+from barnabas.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from barnabas.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from barnabas.wire.messages.log_dirs import DescribeLogDirsRequest
+from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.wire.messages.topics import (
+    CreatableTopic,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+)
+from tests.broker.speaking import batch, connect, create, fetch, produce
+from tests.raw import RawConnection
+
+TOPIC, BROKER = 2, 4
+
+
+def described(connection: RawConnection, name: str, kind: int = TOPIC) -> dict[str, Any]:
+    asked = DescribeConfigsRequest([DescribeConfigsResource(kind, name)], True, True)
+    (result,) = connection.ask(asked, 4).results
+    assert result.error_code == 0, result.error_message
+    return {row.name: row for row in result.configs}
+
+
+def alter(
+    connection: RawConnection, kind: int, name: str, *changes: tuple[str, Operation, str | None]
+) -> Any:
+    rows = [IncrementalAlterableConfig(*change) for change in changes]
+    asked = IncrementalAlterConfigsRequest([IncrementalAlterConfigsResource(kind, name, rows)])
+    return connection.ask(asked, 1).responses[0]
+
+
+def metadata(connection: RawConnection, name: str, *, create: bool = False) -> Any:
+    asked = MetadataRequest([MetadataRequestTopic(name=name)], allow_auto_topic_creation=create)
+    return connection.ask(asked, 12).topics[0]
+
+
+def test_validate_only_makes_nothing(connection: RawConnection, topic: str) -> None:
+    asked = CreateTopicsRequest([CreatableTopic(topic, 2, 1)], validate_only=True)
+    result = connection.ask(asked, 7).topics[0]
+    assert (result.error_code, result.num_partitions) == (0, 2)
+    assert metadata(connection, topic).error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_topic_named_twice_in_a_request_is_refused(connection: RawConnection, topic: str) -> None:
+    asked = CreateTopicsRequest([CreatableTopic(topic, 1, 1), CreatableTopic(topic, 2, 1)])
+    (result,) = connection.ask(asked, 7).topics
+    assert result.error_code == Code.INVALID_REQUEST
+
+
+def test_an_unknown_topic_is_created_when_asked_for_and_allowed(
+    connection: RawConnection, topic: str
+) -> None:
+    assert metadata(connection, topic, create=True).partitions[0].leader_id == 1
+    assert metadata(connection, "no spaces", create=True).error_code == Code.INVALID_TOPIC_EXCEPTION
+    with Broker({"auto.create.topics.enable": "false"}) as strict, connect(strict) as other:
+        assert metadata(other, topic, create=True).error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_topic_is_found_and_deleted_by_its_id(connection: RawConnection, topic: str) -> None:
+    create(connection, topic)
+    topic_id = metadata(connection, topic).topic_id
+    by_id = MetadataRequest([MetadataRequestTopic(topic_id, None), MetadataRequestTopic(uuid.uuid4(), None)])
+    found, missing = connection.ask(by_id, 12).topics
+    assert found.name == topic
+    assert missing.error_code == Code.UNKNOWN_TOPIC_ID
+    (gone,) = connection.ask(DeleteTopicsRequest([DeleteTopicState(None, topic_id)]), 6).responses
+    assert (gone.error_code, gone.name) == (0, topic)
+    assert metadata(connection, topic).error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_topic_made_anew_is_another_topic_and_empty(connection: RawConnection, topic: str) -> None:
+    ids = set()
+    for _ in range(3):
+        create(connection, topic)
+        produce(connection, topic, batch(b"x"))
+        (row,) = fetch(connection, topic, {0: 0})
+        assert row.high_watermark == 1
+        ids.add(metadata(connection, topic).topic_id)
+        connection.ask(DeleteTopicsRequest([DeleteTopicState(topic)]), 6)
+    assert len(ids) == 3
+
+
+def test_deletion_can_be_switched_off() -> None:
+    with Broker({"delete.topic.enable": "false"}) as broker, connect(broker) as connection:
+        create(connection, "t")
+        (row,) = connection.ask(DeleteTopicsRequest([DeleteTopicState("t")]), 6).responses
+        assert row.error_code == Code.TOPIC_DELETION_DISABLED
+
+
+def test_partitions_can_become_more_and_not_fewer(connection: RawConnection, topic: str) -> None:
+    create(connection, topic, 2)
+
+    def add(count: int, *, dry: bool = False) -> int:
+        asked = CreatePartitionsRequest([CreatePartitionsTopic(topic, count)], validate_only=dry)
+        code: int = connection.ask(asked, 3).results[0].error_code
+        return code
+
+    assert add(5, dry=True) == 0
+    assert len(metadata(connection, topic).partitions) == 2
+    assert add(5) == 0
+    assert len(metadata(connection, topic).partitions) == 5
+    assert add(5) == add(1) == Code.INVALID_PARTITIONS
+    assert produce(connection, topic, batch(b"x"), 4).error_code == 0
+
+
+def test_settings_tell_where_they_come_from(connection: RawConnection, topic: str) -> None:
+    create(connection, topic, retention_ms="5000")
+    rows = described(connection, topic)
+    assert (rows["retention.ms"].value, rows["retention.ms"].config_source) == ("5000", Source.TOPIC)
+    assert rows["retention.ms"].config_type == Kind.LONG
+    assert [s.source for s in rows["retention.ms"].synonyms] == [Source.TOPIC, Source.DEFAULT]
+    assert (rows["segment.bytes"].value, rows["segment.bytes"].config_source) == (
+        "1073741824",
+        Source.DEFAULT,
+    )
+    assert all(row.documentation for row in rows.values())
+    mine = described(connection, "1", BROKER)
+    assert mine["log.dirs"].config_source == Source.STATIC_BROKER
+    assert mine["log.dirs"].read_only
+    assert mine["num.partitions"].value == "1"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("no.such.setting", "1"), ("retention.ms", "soon"), ("cleanup.policy", "burn"), ("segment.bytes", "-4")],
+)
+def test_settings_that_make_no_sense_are_refused_with_a_sentence(
+    connection: RawConnection, topic: str, name: str, value: str
+) -> None:
+    create(connection, topic)
+    row = alter(connection, TOPIC, topic, (name, Operation.SET, value))
+    assert row.error_code == Code.INVALID_CONFIG
+    assert name in row.error_message
+    assert row.error_message.endswith(".")
+
+
+def test_settings_are_set_taken_back_and_lists_grown(connection: RawConnection, topic: str) -> None:
+    create(connection, topic)
+    assert not alter(connection, TOPIC, topic, ("retention.ms", Operation.SET, "77")).error_code
+    assert not alter(connection, TOPIC, topic, ("cleanup.policy", Operation.APPEND, "compact")).error_code
+    rows = described(connection, topic)
+    assert (rows["retention.ms"].value, rows["cleanup.policy"].value) == ("77", "delete,compact")
+    alter(connection, TOPIC, topic, ("retention.ms", Operation.DELETE, None))
+    alter(connection, TOPIC, topic, ("cleanup.policy", Operation.SUBTRACT, "delete"))
+    rows = described(connection, topic)
+    assert (rows["retention.ms"].value, rows["cleanup.policy"].value) == ("604800000", "compact")
+    asked = AlterConfigsResource(TOPIC, topic, [AlterableConfig("flush.ms", "9")])
+    assert connection.ask(AlterConfigsRequest([asked]), 2).responses[0].error_code == 0
+    rows = described(connection, topic)
+    assert (rows["flush.ms"].value, rows["cleanup.policy"].value) == ("9", "delete")
+
+
+def test_a_brokers_settings_reach_its_topics_and_last(tmp_path: str) -> None:
+    with Broker({"log.retention.hours": "3"}, data=tmp_path) as broker, connect(broker) as connection:
+        create(connection, "t")
+        row = described(connection, "t")["retention.ms"]
+        assert (row.value, row.config_source) == (str(3 * 3_600_000), Source.STATIC_BROKER)
+        assert not alter(connection, BROKER, "", ("log.retention.ms", Operation.SET, "4000")).error_code
+        assert not alter(connection, BROKER, "1", ("message.max.bytes", Operation.SET, "100")).error_code
+        assert (
+            alter(connection, BROKER, "1", ("log.dirs", Operation.SET, "x")).error_code
+            == Code.INVALID_REQUEST
+        )
+        assert alter(connection, BROKER, "7", ("message.max.bytes", Operation.SET, "1")).error_code
+        assert produce(connection, "t", batch(b"x" * 100)).error_code == Code.MESSAGE_TOO_LARGE
+    with Broker({"log.retention.hours": "3"}, data=tmp_path) as broker, connect(broker) as connection:
+        row = described(connection, "t")["retention.ms"]
+        assert (row.value, row.config_source) == ("4000", Source.DYNAMIC_DEFAULT_BROKER)
+        assert produce(connection, "t", batch(b"x" * 100)).error_code == Code.MESSAGE_TOO_LARGE
+
+
+def offsets(connection: RawConnection, topic: str, timestamp: int) -> tuple[int, int, int]:
+    asked = ListOffsetsRequest(-1, 0, [ListOffsetsTopic(topic, [ListOffsetsPartition(0, -1, timestamp)])])
+    row = connection.ask(asked, 7).topics[0].partitions[0]
+    return row.error_code, row.timestamp, row.offset
+
+
+def test_the_ends_of_a_log_and_deleted_records(connection: RawConnection, topic: str) -> None:
+    create(connection, topic)
+    assert offsets(connection, topic, -3) == (0, -1, -1)
+    produce(connection, topic, batch(b"a", b"b", b"c", b"d"))
+    assert offsets(connection, topic, -2) == (0, -1, 0)
+    assert offsets(connection, topic, -1) == (0, -1, 4)
+    assert offsets(connection, topic, 1)[2] == 0
+    assert offsets(connection, topic, 1 << 60) == (0, -1, -1)
+
+    def delete(before: int) -> tuple[int, int]:
+        asked = DeleteRecordsRequest([DeleteRecordsTopic(topic, [DeleteRecordsPartition(0, before)])])
+        row = connection.ask(asked, 2).topics[0].partitions[0]
+        return row.error_code, row.low_watermark
+
+    assert delete(2) == (0, 2)
+    assert delete(1) == (0, 2)
+    assert delete(5) == (Code.OFFSET_OUT_OF_RANGE, -1)
+    assert offsets(connection, topic, -2) == (0, -1, 2)
+    assert fetch(connection, topic, {0: 1})[0].error_code == Code.OFFSET_OUT_OF_RANGE
+    assert fetch(connection, topic, {0: 2})[0].records
+    assert delete(-1) == (0, 4)
+
+
+def test_the_cluster_and_its_directories_are_described(
+    broker: Broker, connection: RawConnection, topic: str
+) -> None:
+    create(connection, topic)
+    produce(connection, topic, batch(b"x" * 500))
+    cluster = connection.ask(DescribeClusterRequest(), 1)
+    assert (cluster.controller_id, len(cluster.brokers), len(cluster.cluster_id)) == (1, 1, 22)
+    (directory,) = connection.ask(DescribeLogDirsRequest(), 4).results
+    assert directory.log_dir == str(broker.data)
+    assert directory.total_bytes >= directory.usable_bytes > 0
+    sizes = {row.name: row.partitions[0].partition_size for row in directory.topics}
+    assert sizes[topic] > 500
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_groups_are_refused_with_a_clear_error(connection: RawConnection, version: int) -> None:
+    asked = FindCoordinatorRequest("group", coordinator_keys=["group"])
+    answer = connection.ask(asked, version)
+    code = answer.coordinators[0].error_code if version == 4 else answer.error_code
+    assert code == Code.COORDINATOR_NOT_AVAILABLE
