@@ -71,9 +71,12 @@ class SegmentChain:
 
     def start_over(self, fresh: Segment) -> None:
         """Remove all segments but this one, which is empty."""
-        for segment in reversed(self.segments):
-            if segment.base != fresh.base:
+        for segment in reversed(self.segments[1:]):
+            if segment is not fresh:
                 segment.remove()
+                self.replace_all([kept for kept in self.segments if kept is not segment])
+        if self.segments[0] is not fresh:
+            self.segments[0].remove()
         self.replace_all([fresh])
 
     def swap(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:

@@ -302,18 +302,21 @@ class Log:
         """Drop everything; the next record gets this offset."""
         created = self._chain.active.created
         with self._working("empty"):
-            fresh = next((segment for segment in self._chain.segments if segment.base == offset), None)
-            if fresh is None:
-                fresh = Segment.create(self._disk, self.directory, offset, created)
-            else:
-                fresh.cut(0)
-            self._chain.start_over(fresh)
-            self._disk.sync_dir(self.directory)
+            try:
+                fresh = next((segment for segment in self._chain.segments if segment.base == offset), None)
+                if fresh is None:
+                    fresh = Segment.create(self._disk, self.directory, offset, created)
+                else:
+                    fresh.cut(0)
+                self._chain.start_over(fresh)
+                self._snapshots.drop_above(Offset(-1))
+                self._disk.sync_dir(self.directory)
+            finally:
+                self._ends_at(self._chain.active.end)
+                self.start = min(self.start, self.end)
         self.start = offset
-        self._ends_at(offset)
         self.epochs.clear()
-        self._snapshots.restore(self.producers, (), offset, offset, created)
-        self._snapshots.drop_below(offset)
+        self.producers.clear(offset)
 
     def _ends_at(self, end: Offset) -> None:
         """Let the log end earlier than it did: a flush that is under way says nothing about what follows."""

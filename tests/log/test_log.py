@@ -1,0 +1,530 @@
+"""One partition's log: what goes in comes out, in order and at its offset, whatever happens in between."""
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from barnabas.config import TopicConfig
+from barnabas.disk import RealDisk
+from barnabas.errors import Code, Refused
+from barnabas.log.log import Log
+from barnabas.testing.disk import SimulatedDisk
+from barnabas.types import LeaderEpoch, Millis, Offset
+from barnabas.wire.batch import Record, decode_batch, encode_batch, headers, read_header
+from tests.log.batches import (
+    NOW,
+    SMALL,
+    append,
+    batch,
+    check_files,
+    check_producers,
+    stored_batches,
+    values_of,
+)
+
+FOLDER = "data/topic-0"
+EPOCH = LeaderEpoch(3)
+
+
+def _open(config: TopicConfig = SMALL, disk: SimulatedDisk | None = None, **more: int) -> Log:
+    return Log.open(disk or SimulatedDisk(), FOLDER, config, now=NOW, **more)  # type: ignore[arg-type]
+
+
+def _filled(count: int = 60, config: TopicConfig = SMALL) -> Log:
+    """A log of several segments: one record a batch, each a millisecond later than the one before."""
+    log = _open(config)
+    for number in range(count):
+        append(log, b"%d" % number * 20, timestamp=NOW + number)
+    return log
+
+
+def test_offsets_are_dense_and_written_into_the_batches() -> None:
+    log = _open()
+    assert log.append(batch(b"a", b"b"), epoch=EPOCH, now=NOW) == (0, 1, -1, False)
+    assert log.append(batch(b"c"), epoch=EPOCH, now=NOW) == (2, 2, -1, False)
+    assert [(h.base_offset, h.leader_epoch) for h in map(read_header, stored_batches(log))] == [
+        (0, 3),
+        (2, 3),
+    ]
+    assert values_of(log) == [b"a", b"b", b"c"]
+    assert (log.start, log.end, log.unflushed) == (0, 3, 3)
+
+
+def test_a_refused_batch_leaves_no_trace() -> None:
+    log = _open()
+    append(log, b"good")
+    files = {name: log._disk.open(f"{FOLDER}/{name}").size for name in log._disk.list(FOLDER)}
+    broken = batch(b"bad", pid=4)
+    broken[70] ^= 1
+    for bad in (broken, batch(b"x" * 5000), memoryview(bytearray(10))):
+        with pytest.raises(Refused):
+            log.append(bad, epoch=EPOCH, now=NOW)
+    assert (log.end, log.epochs.latest, len(log.producers)) == (1, 0, 0)
+    assert {name: log._disk.open(f"{FOLDER}/{name}").size for name in log._disk.list(FOLDER)} == files
+
+
+def test_a_retried_batch_is_stored_once_and_answered_with_its_first_offset() -> None:
+    log = _open()
+    append(log, b"somebody else")
+    first = log.append(batch(b"a", b"b", pid=9), epoch=EPOCH, now=NOW)
+    log.append(batch(b"c", pid=9, sequence=2), epoch=EPOCH, now=NOW)
+    again = log.append(batch(b"a", b"b", pid=9), epoch=EPOCH, now=NOW)
+    assert (again.first, again.last, again.duplicate) == (first.first, first.last, True)
+    assert values_of(log) == [b"somebody else", b"a", b"b", b"c"]
+    with pytest.raises(Refused) as refused:
+        log.append(batch(b"z", pid=9, sequence=7), epoch=EPOCH, now=NOW)
+    assert refused.value.code is Code.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.end == 4
+
+
+def test_log_append_time_is_the_brokers() -> None:
+    log = _open(TopicConfig(message_timestamp_type="LogAppendTime"))
+    assert log.append(batch(b"a", timestamp=5), epoch=EPOCH, now=NOW).append_time == NOW
+    assert log.max_timestamp() == (NOW, 0)
+
+
+def test_a_new_leader_epoch_begins_where_it_first_writes() -> None:
+    log = _open()
+    append(log, b"a", epoch=1)
+    append(log, b"b", epoch=1)
+    append(log, b"c", epoch=4)
+    assert log.epochs.entries == [(1, 0), (4, 2)]
+
+
+def test_a_segment_rolls_by_size() -> None:
+    log = _filled()
+    assert len(log.segments) > 5
+    assert all(segment.size <= SMALL.segment_bytes for segment in log.segments)
+    check_files(log)
+
+
+def test_a_segment_rolls_by_the_age_of_its_records() -> None:
+    log = _open(TopicConfig(segment_ms=1000))
+    for timestamp in (NOW, NOW + 1000, NOW + 1001):
+        append(log, b"x", timestamp=timestamp)
+    assert [segment.base for segment in log.segments] == [0, 2]
+
+
+def test_a_segment_rolls_when_nobody_writes() -> None:
+    log = _open(TopicConfig(segment_ms=1000))
+    assert not log.roll_if_due(Millis(NOW + 5000))
+    append(log, b"x")
+    assert not log.roll_if_due(Millis(NOW + 1000))
+    assert log.roll_if_due(Millis(NOW + 1001))
+    assert [segment.base for segment in log.segments] == [0, 1]
+
+
+def test_jitter_lets_logs_roll_apart_but_never_late() -> None:
+    config = TopicConfig(segment_ms=10_000, segment_jitter_ms=5_000)
+    rolled = set()
+    for partition in range(20):
+        log = Log.open(SimulatedDisk(), f"data/topic-{partition}", config, now=NOW)
+        append(log, b"x")
+        rolled.add(next(age for age in range(5_000, 10_002, 50) if log.roll_if_due(Millis(NOW + age))))
+    assert len(rolled) > 5
+    assert max(rolled) <= 10_050
+
+
+def test_a_segment_rolls_when_an_index_is_full() -> None:
+    log = _filled(200, TopicConfig(segment_index_bytes=60, index_interval_bytes=100))
+    assert len(log.segments) > 5
+    assert all(len(segment.offsets) * 8 <= 60 and len(segment.times) * 12 <= 60 for segment in log.segments)
+
+
+def test_a_segment_rolls_before_relative_offsets_overflow() -> None:
+    log = _open()
+    append(log, b"x")
+    far = encode_batch([Record(2**31, NOW, None, b"far")], base_offset=2**31, leader_epoch=0)
+    log.append_replicated(memoryview(far), now=NOW)
+    assert [segment.base for segment in log.segments] == [0, 1]
+    assert log.end == 2**31 + 1
+    check_files(log)
+
+
+def test_a_replica_is_byte_for_byte_the_same() -> None:
+    leader, follower = _filled(), _open()
+    while (part := leader.read(follower.end, 900, leader.end)) is not None:
+        follower.append_replicated(memoryview(bytearray(part.read())), now=NOW)
+    assert stored_batches(follower) == stored_batches(leader)
+    assert follower.epochs.entries == leader.epochs.entries
+    check_files(follower)
+
+
+@pytest.mark.parametrize("harm", ["crc", "gap back"])
+def test_a_replica_refuses_what_does_not_follow(harm: str) -> None:
+    log = _open()
+    append(log, b"here")
+    data = bytearray(encode_batch([Record(1, NOW, None, b"x")], base_offset=1 if harm == "crc" else 0))
+    if harm == "crc":
+        data[65] ^= 1
+    with pytest.raises(Refused):
+        log.append_replicated(memoryview(data), now=NOW)
+    assert log.end == 1
+
+
+@pytest.mark.parametrize("offset", [9, 61, -1])
+def test_outside_the_log_there_is_nothing_to_read(offset: int) -> None:
+    log = _filled()
+    log.advance_start(Offset(10))
+    with pytest.raises(Refused) as refused:
+        log.read(Offset(offset), 1000, log.end)
+    assert refused.value.code is Code.OFFSET_OUT_OF_RANGE
+    assert log.read(log.end, 1000, log.end) is None
+
+
+def test_nothing_at_or_above_the_watermark_is_ever_read() -> None:
+    log = _filled()
+    for below in range(log.end + 1):
+        for offset in range(log.end + 1):
+            part = log.read(Offset(offset), 5000, Offset(below))
+            if offset >= below:
+                assert part is None
+                continue
+            assert part is not None
+            found = [header for _, header in headers(part.read())]
+            assert found[0].base_offset == offset
+            assert found[-1].last_offset < below
+
+
+def test_the_first_batch_comes_whole_however_little_was_asked_for() -> None:
+    log = _filled()
+    for offset in range(log.end):
+        part = log.read(Offset(offset), 1, log.end)
+        assert part is not None
+        (found,) = decode_batch(part.read())
+        assert found.offset == offset
+
+
+def test_a_read_begins_with_the_batch_that_has_the_offset() -> None:
+    log = _open()
+    append(log, b"a", b"b", b"c")
+    append(log, b"d")
+    part = log.read(Offset(2), 10_000, log.end)
+    assert part is not None
+    assert [header.base_offset for _, header in headers(part.read())] == [0, 3]
+
+
+def test_the_first_record_not_older_than_a_time_is_found() -> None:
+    random = Random(7)
+    log = _open()
+    stamps: list[int] = []
+    while len(stamps) < 200:
+        first = NOW + len(stamps) + random.randint(-40, 40)
+        count = random.randint(1, 4)
+        append(log, *[b"v" * random.randint(1, 60)] * count, timestamp=first)
+        stamps += range(first, first + count)
+    for wanted in range(NOW - 50, NOW + 260):
+        for start, below in ((0, log.end), (57, log.end), (0, 120), (57, 120)):
+            log.start = Offset(start)
+            due = [(stamp, o) for o, stamp in enumerate(stamps) if stamp >= wanted and start <= o < below]
+            assert log.find_timestamp(Millis(wanted), Offset(below)) == (due[0] if due else None)
+    log.start = Offset(0)
+    assert log.max_timestamp() == (max(stamps), stamps.index(max(stamps)))
+
+
+def test_the_largest_time_is_sought_from_the_start_of_the_log_on() -> None:
+    log = _open(TopicConfig())
+    for offset, timestamp in enumerate([5, 9, 7, 8]):
+        append(log, b"x", timestamp=timestamp)
+        assert log.end == offset + 1
+    log.advance_start(Offset(2))
+    assert log.max_timestamp() == (8, 3)
+    assert _open().max_timestamp() is None
+
+
+def test_old_segments_go_by_time_but_never_above_the_watermark() -> None:
+    log = _filled(config=TopicConfig(segment_bytes=700, retention_ms=1000))
+    assert log.retain(Millis(NOW + 900), log.end) == []
+    watermark = Offset(log.segments[3].base + 1)
+    gone = log.retain(Millis(NOW + 5000), watermark)
+    assert [removed.base for removed in gone] == [0, *[removed.end for removed in gone[:-1]]]
+    assert log.start == log.segments[0].base == gone[-1].end <= watermark
+    assert len(gone) == 3
+    assert "retention.ms" in gone[0].reason
+    assert len(values_of(log)) == log.end - log.start
+
+
+def test_when_all_has_expired_the_log_is_empty_but_goes_on_at_its_offset() -> None:
+    disk = SimulatedDisk()
+    config = TopicConfig(segment_bytes=700, retention_ms=1000)
+    log = _open(config, disk)
+    for number in range(20):
+        append(log, b"x" * 30, timestamp=NOW + number)
+    log.retain(Millis(NOW + 9000), log.end)
+    assert (log.start, log.end, log.size) == (20, 20, 0)
+    log.close()
+    log = _open(config, disk)
+    assert (log.start, log.end) == (20, 20)
+    assert append(log, b"next") == 20
+    assert disk.list(FOLDER) == sorted(disk.list(FOLDER))
+
+
+def test_old_segments_go_by_size() -> None:
+    log = _filled(config=TopicConfig(segment_bytes=700, retention_bytes=1500))
+    log.retain(NOW, log.end)
+    assert 1500 <= log.size < 1500 + 700
+    assert log.start == log.segments[0].base > 0
+
+
+def test_a_compacted_topic_keeps_old_segments_unless_told_otherwise() -> None:
+    log = _filled(config=TopicConfig(segment_bytes=700, retention_ms=1000))
+    log.config = TopicConfig(retention_ms=1000, retention_bytes=0, cleanup_policy=frozenset({"compact"}))
+    assert log.retain(Millis(NOW + 10**9), log.end) == []
+    log.config = TopicConfig(retention_ms=1000, cleanup_policy=frozenset({"compact", "delete"}))
+    assert log.retain(Millis(NOW + 10**9), log.end)
+
+
+def test_deleted_records_are_not_served_and_their_segments_go() -> None:
+    log = _filled()
+    middle = Offset(log.segments[2].base + 1)
+    log.advance_start(middle)
+    assert log.retain(NOW, log.end)[-1].end <= middle
+    assert log.start == middle
+    assert log.segments[0].base < middle
+    assert len(values_of(log)) == log.end - middle
+    with pytest.raises(Refused):
+        log.advance_start(Offset(log.end + 1))
+
+
+def test_a_slice_outlives_the_segment_it_is_of() -> None:
+    log = _filled()
+    part = log.read(Offset(0), 10_000, log.end)
+    assert part is not None
+    before = part.read()
+    log.advance_start(log.end)
+    log.retain(NOW, log.end)
+    assert part.read() == before
+
+
+@pytest.mark.parametrize("target", [59, 58, 31, 30, 1])
+def test_a_truncated_log_ends_before_the_batch_and_goes_on_there(target: int) -> None:
+    log = _filled()
+    kept = stored_batches(log)[:target]
+    log.truncate_to(Offset(target))
+    assert log.end == target
+    assert stored_batches(log) == kept
+    check_files(log)
+    assert append(log, b"other", epoch=9) == target
+    check_files(log)
+    assert log.epochs.entries == [(0, 0), (9, target)]
+
+
+def test_truncation_takes_whole_batches() -> None:
+    log = _open()
+    append(log, b"a", b"b")
+    append(log, b"c", b"d")
+    log.truncate_to(Offset(3))
+    assert (log.end, values_of(log)) == (2, [b"a", b"b"])
+
+
+def test_truncation_takes_back_what_producers_did() -> None:
+    log = _open()
+    for sequence in range(20):
+        log.append(batch(b"x" * 40, pid=5, sequence=sequence), epoch=EPOCH, now=NOW)
+    log.truncate_to(Offset(11))
+    check_producers(log)
+    assert log.append(batch(b"y", pid=5, sequence=11), epoch=EPOCH, now=NOW).first == 11
+
+
+def test_starting_over_leaves_an_empty_log_at_the_offset() -> None:
+    disk = SimulatedDisk()
+    log = _open(disk=disk)
+    for number in range(30):
+        log.append(batch(b"x" * 40, pid=1, sequence=number), epoch=EPOCH, now=NOW)
+    for offset in (500, 500, 0):
+        log.start_over_at(Offset(offset))
+        assert (log.start, log.end, log.size, len(log.producers)) == (offset, offset, 0, 0)
+        assert append(log, b"again") == offset
+        check_files(log)
+    assert _open(disk=disk).end == 1
+
+
+def test_a_flush_makes_everything_before_it_last() -> None:
+    disk = SimulatedDisk()
+    log = _open(disk=disk)
+    disk.sync_dir("data")
+    disk.sync_dir("")
+    for number in range(30):
+        append(log, b"x" * 40, timestamp=NOW + number, epoch=number // 10)
+    flush = log.begin_flush()
+    assert flush is not None
+    append(log, b"late")
+    flush.run()
+    log.finish_flush(flush)
+    assert (log.recovery_point, log.unflushed) == (30, 1)
+    rescued = _open(disk=disk.crash(), recovery_point=30)
+    assert rescued.end == 30
+    assert rescued.epochs.entries == [(0, 0), (1, 10), (2, 20)]
+    check_files(rescued)
+
+
+def test_a_flush_of_what_was_truncated_meanwhile_says_nothing() -> None:
+    log = _filled()
+    flush = log.begin_flush()
+    assert flush is not None
+    log.truncate_to(Offset(40))
+    for _ in range(30):
+        append(log, b"other")
+    flush.run()
+    log.finish_flush(flush)
+    assert log.recovery_point == 0
+
+
+def test_what_is_flushed_is_not_flushed_again() -> None:
+    log = _filled()
+    flush = log.begin_flush()
+    assert flush is not None
+    flush.run()
+    log.finish_flush(flush)
+    assert log.begin_flush() is None
+
+
+def test_a_full_disk_refuses_writes_and_nothing_else() -> None:
+    disk = SimulatedDisk()
+    log = _open(disk=disk)
+    for number in range(20):
+        append(log, b"%d" % number * 20)
+    before = stored_batches(log)
+    disk.capacity = disk.used()
+    for _ in range(30):
+        with pytest.raises(Refused) as refused:
+            log.append(batch(b"x" * 100, pid=3), epoch=EPOCH, now=NOW)
+        assert refused.value.code is Code.KAFKA_STORAGE_ERROR
+        assert isinstance(refused.value.__cause__, OSError)
+    assert stored_batches(log) == before
+    disk.capacity = None
+    assert log.append(batch(b"x" * 100, pid=3), epoch=EPOCH, now=NOW).first == 20
+    check_files(log)
+    check_producers(log)
+
+
+def test_after_any_single_failure_of_the_disk_the_next_append_works() -> None:
+    whole = SimulatedDisk()
+    log = _open(disk=whole)
+    begun = whole.operations
+    for sequence in range(25):
+        log.append(batch(b"x" * 60, pid=1, sequence=sequence), epoch=EPOCH, now=NOW)
+    for operation in range(begun + 1, whole.operations + 1):
+        disk = SimulatedDisk()
+        log = _open(disk=disk)
+        disk.fail_at = operation
+        refusals = 0
+        for sequence in range(25):
+            made = batch(b"x" * 60, pid=1, sequence=sequence)
+            try:
+                log.append(made, epoch=EPOCH, now=NOW)
+            except Refused:
+                refusals += 1
+                log.append(batch(b"x" * 60, pid=1, sequence=sequence), epoch=EPOCH, now=NOW)
+        assert (log.end, refusals) == (25, 1)
+        check_files(log)
+        check_producers(log)
+        check_files(_open(disk=disk))
+
+
+def test_a_deleted_log_leaves_nothing() -> None:
+    disk = SimulatedDisk()
+    log = _open(disk=disk)
+    append(log, b"x")
+    log.delete()
+    assert disk.list("data") == []
+
+
+def test_an_idle_partition_costs_one_descriptor_at_most(tmp_path: object) -> None:
+    import os
+
+    before = len(os.listdir("/proc/self/fd"))
+    logs = []
+    for partition in range(20):
+        log = Log.open(RealDisk(), f"{tmp_path}/t-{partition}", SMALL, now=NOW)
+        for number in range(40):
+            append(log, b"x" * 50, timestamp=NOW + number)
+        assert len(log.segments) > 5
+        logs.append(log)
+    for log in logs:
+        assert len(stored_batches(log)) == 40
+    # A sealed segment that was just read keeps its files open, too.
+    assert len(os.listdir("/proc/self/fd")) - before <= 20 * 4
+    for log in logs:
+        log.close()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+DEEDS = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.integers(1, 5), st.integers(0, 100)),
+        st.tuples(st.just("append"), st.integers(1, 5), st.integers(0, 100)),
+        st.tuples(st.just("truncate"), st.integers(0, 100), st.just(0)),
+        st.tuples(st.just("delete"), st.integers(0, 100), st.just(0)),
+        st.tuples(st.just("retain"), st.integers(0, 300), st.just(0)),
+        st.tuples(st.just("reopen"), st.booleans(), st.just(0)),
+        st.tuples(st.just("read"), st.integers(0, 100), st.integers(1, 2000)),
+        st.tuples(st.just("flush"), st.just(0), st.just(0)),
+        st.tuples(st.just("start over"), st.integers(0, 300), st.just(0)),
+    ),
+    min_size=15,
+    max_size=60,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(DEEDS)
+def test_a_log_is_a_list_with_a_first_index(deeds: list[tuple[str, int, int]]) -> None:
+    """The model: a list of (offset of its batch's end, value), of which the log has those from `start` on."""
+    config = TopicConfig(segment_bytes=800, index_interval_bytes=120, retention_ms=100)
+    disk = SimulatedDisk()
+    log = _open(config, disk)
+    now = int(NOW)
+    model: list[tuple[int, bytes]] = []
+    first = start = 0
+    for deed, number, extra in deeds:
+        now += 5
+        end = first + len(model)
+        if deed == "append":
+            values = [b"%d" % now + bytes(extra)] * number
+            assert append(log, *values, timestamp=now, now=now) == end
+            model += [(end + number, value) for value in values]
+        elif deed == "truncate":
+            target = start + (end - start) * number // 100
+            log.truncate_to(Offset(target))
+            if target <= start and target < end:
+                model, first, start = [], target, target
+            else:
+                model = [(until, value) for until, value in model if until <= target or target >= end]
+                if first + len(model) < start:
+                    model, first = [], start
+        elif deed == "delete":
+            start = start + (end - start) * number // 100
+            log.advance_start(Offset(start))
+        elif deed == "retain":
+            log.retain(Millis(now + number), log.end)
+            assert start <= log.start <= end
+            start = log.start
+        elif deed == "reopen":
+            if number:
+                log.close()
+            log = Log.open(
+                disk,
+                FOLDER,
+                config,
+                now=Millis(now),
+                recovery_point=log.recovery_point,
+                start_offset=log.start,
+                clean=bool(number),
+            )
+        elif deed == "flush":
+            flush = log.begin_flush()
+            if flush is not None:
+                flush.run()
+                log.finish_flush(flush)
+        elif deed == "start over":
+            log.start_over_at(Offset(number))
+            model, first, start = [], number, number
+        else:
+            part = log.read(Offset(start + (end - start) * number // 100), extra, log.end)
+            assert (part is None) == (number == 100 or start == end)
+        assert (log.start, log.end) == (start, first + len(model))
+    assert values_of(log) == [value for _, value in model[start - first :]]
+    check_files(log)

@@ -1,0 +1,279 @@
+"""Opening a log again: a torn tail is cut and never served, what was flushed is not even read, nothing is left over."""
+
+import logging
+import tracemalloc
+from pathlib import Path
+from struct import pack
+
+import pytest
+
+from barnabas.config import TopicConfig
+from barnabas.disk import RealDisk, read_whole
+from barnabas.log.log import Log
+from barnabas.log.segment import name_of
+from barnabas.testing.disk import SimulatedDisk
+from barnabas.types import LeaderEpoch, Offset
+from barnabas.wire.batch import Record, encode_batch
+from tests.log.batches import (
+    NOW,
+    SMALL,
+    append,
+    batch,
+    check_files,
+    check_producers,
+    stored_batches,
+    values_of,
+)
+
+FOLDER = "data/topic-7"
+
+
+def _filled(disk: SimulatedDisk, count: int = 60) -> Log:
+    """A closed log of several segments, written by a producer under two epochs."""
+    log = Log.open(disk, FOLDER, SMALL, now=NOW)
+    for number in range(count):
+        made = batch(b"%d" % number * 20, timestamp=NOW + number, pid=8, sequence=number)
+        log.append(made, epoch=LeaderEpoch(number // 30), now=NOW)
+    log.close()
+    return log
+
+
+def _open(disk: SimulatedDisk, *, clean: bool = False, point: int = 0, start: int = 0) -> Log:
+    return Log.open(
+        disk,
+        FOLDER,
+        SMALL,
+        now=NOW,
+        clean=clean,
+        recovery_point=Offset(point),
+        start_offset=Offset(start),
+    )
+
+
+def _overwrite(disk: SimulatedDisk, name: str, position: int, data: bytes) -> None:
+    path = f"{FOLDER}/{name}"
+    old = read_whole(disk, path)
+    file = disk.open(path)
+    file.truncate(position)
+    file.append(data + old[position + len(data) :])
+
+
+def _check(log: Log) -> None:
+    check_files(log)
+    check_producers(log)
+
+
+@pytest.mark.parametrize("torn", [1, 11, 60, 61, 62, 90])
+def test_a_torn_tail_is_cut(torn: int, caplog: pytest.LogCaptureFixture) -> None:
+    disk = SimulatedDisk()
+    log = _filled(disk)
+    before = stored_batches(log)
+    disk.open(log.segments[-1].path).append(before[-1][:torn])
+    with caplog.at_level(logging.WARNING, "barnabas.log"):
+        log = _open(disk)
+    assert stored_batches(log) == before
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.startswith(f"topic-7: cut {torn} torn or corrupt bytes")
+    assert line.endswith("goes on at offset 60")
+    _check(log)
+
+
+def test_everything_behind_a_corrupt_batch_goes(caplog: pytest.LogCaptureFixture) -> None:
+    disk = SimulatedDisk()
+    log = _filled(disk)
+    before = stored_batches(log)
+    third = log.segments[2]
+    _, (position, header) = list(third.headers())[:2]
+    _overwrite(disk, name_of(third.base, ".log"), position + 70, b"\xff")
+    with caplog.at_level(logging.WARNING, "barnabas.log"):
+        log = _open(disk)
+    assert log.end == header.base_offset
+    assert stored_batches(log) == before[: header.base_offset]
+    assert "segments removed behind it" in caplog.records[-1].getMessage()
+    assert log.epochs.entries == [(0, 0)]
+    _check(log)
+    assert append(log, b"on") == header.base_offset
+    _check(_open(disk))
+
+
+def test_what_lies_below_the_recovery_point_is_not_read() -> None:
+    disk = SimulatedDisk()
+    log = _filled(disk)
+    first = log.segments[0]
+    _overwrite(disk, name_of(0, ".log"), first.size - 5, b"\xff\xff")
+    log = _open(disk, point=first.end + 1)
+    assert log.end == 60
+
+
+def test_after_a_clean_stop_nothing_is_checked_or_written() -> None:
+    disk = SimulatedDisk()
+    log = _filled(disk)
+    before = stored_batches(log)
+    operations = disk.operations
+    log = _open(disk, clean=True)
+    assert stored_batches(log) == before
+    log.close()
+    assert disk.operations == operations
+    _check(log)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("ending", [".index", ".timeindex"])
+@pytest.mark.parametrize("harm", ["missing", "odd", "beyond"])
+def test_an_index_that_cannot_be_right_is_made_again(clean: bool, ending: str, harm: str) -> None:
+    disk = SimulatedDisk()
+    log = _filled(disk)
+    size = {segment.base: segment.size for segment in log.segments}
+    for segment in log.segments:
+        path = f"{FOLDER}/{name_of(segment.base, ending)}"
+        if harm == "missing":
+            disk.remove(path)
+        elif harm == "odd":
+            disk.open(path).append(b"abc")
+        elif ending == ".index":
+            disk.open(path).append(pack(">ii", 2**30, size[segment.base]))
+        else:
+            disk.open(path).append(pack(">qi", NOW * 2, 2**30))
+    log = _open(disk, clean=clean, point=60)
+    assert log.end == 60
+    # The last segment has no upper bound by its name, so an entry beyond it is caught after a crash only.
+    if harm != "beyond" or not clean or ending == ".index":
+        _check(log)
+
+
+def test_without_snapshots_the_producers_are_read_from_the_batches() -> None:
+    disk = SimulatedDisk()
+    _filled(disk)
+    for name in disk.list(FOLDER):
+        if name.endswith(".snapshot"):
+            disk.remove(f"{FOLDER}/{name}")
+    log = _open(disk, clean=True)
+    assert log.producers.by_id[8].next_sequence == 60
+    assert len(log.producers.by_id[8].batches) == 5
+    _check(log)
+
+
+def test_a_broken_snapshot_gives_way_to_an_older_one() -> None:
+    disk = SimulatedDisk()
+    log = _filled(disk)
+    _overwrite(disk, name_of(60, ".snapshot"), 20, b"\xff\xff")
+    log = _open(disk, clean=True)
+    assert name_of(60, ".snapshot") not in disk.list(FOLDER)
+    assert name_of(log.segments[-1].base, ".snapshot") in disk.list(FOLDER)
+    _check(log)
+
+
+def test_a_snapshot_of_what_is_no_more_is_not_believed() -> None:
+    disk = SimulatedDisk()
+    log = _filled(disk)
+    last = log.segments[-1]
+    disk.open(last.path).truncate(0)
+    log = _open(disk)
+    assert log.end == last.base
+    assert not [name for name in disk.list(FOLDER) if name > name_of(log.end, ".snapshot") and "snap" in name]
+    _check(log)
+
+
+@pytest.mark.parametrize("harm", ["missing", "corrupt"])
+def test_leader_epochs_are_read_from_the_batches(harm: str) -> None:
+    disk = SimulatedDisk()
+    _filled(disk)
+    disk.remove(f"{FOLDER}/leader-epoch-checkpoint")
+    if harm == "corrupt":
+        disk.open(f"{FOLDER}/leader-epoch-checkpoint", create=True).append(b"\0\0\0\0")
+    assert _open(disk).epochs.entries == [(0, 0), (1, 30)]
+
+
+def test_a_segment_that_does_not_follow_goes() -> None:
+    disk = SimulatedDisk()
+    log = _filled(disk)
+    lost = log.segments[3]
+    disk.remove(lost.path)
+    log = _open(disk)
+    assert log.end == lost.base
+    _check(log)
+
+
+def test_batches_of_an_older_epoch_behind_newer_ones_go() -> None:
+    disk = SimulatedDisk()
+    log = Log.open(disk, FOLDER, SMALL, now=NOW)
+    append(log, b"a", epoch=5)
+    stale = encode_batch([Record(1, NOW, None, b"stale")], base_offset=1, leader_epoch=4)
+    disk.open(log.segments[-1].path).append(stale)
+    assert values_of(_open(disk)) == [b"a"]
+
+
+def test_leftovers_are_swept_up() -> None:
+    disk = SimulatedDisk()
+    log = _filled(disk)
+    names = disk.list(FOLDER)
+    for name in (
+        name_of(0, ".log.deleted"),
+        name_of(3, ".index.deleted"),
+        name_of(0, ".log.cleaned"),
+        name_of(0, ".index.cleaned"),
+        name_of(30, ".log.swap"),
+        name_of(77, ".index"),
+        name_of(77, ".timeindex"),
+        name_of(2, ".timeindex.swap"),
+        "leader-epoch-checkpoint.tmp",
+    ):
+        disk.open(f"{FOLDER}/{name}", create=True).append(b"left over")
+    log = _open(disk)
+    assert disk.list(FOLDER) == names
+    assert log.end == 60
+    _check(log)
+
+
+def test_a_log_whose_start_is_behind_its_end_begins_there() -> None:
+    disk = SimulatedDisk()
+    _filled(disk)
+    log = _open(disk, start=100)
+    assert (log.start, log.end, log.size) == (100, 100, 0)
+    assert append(log, b"next") == 100
+    _check(log)
+
+
+def test_what_was_deleted_stays_deleted() -> None:
+    disk = SimulatedDisk()
+    _filled(disk)
+    log = _open(disk, start=25)
+    assert log.start == 25
+    assert len(values_of(log)) == 35
+
+
+def test_a_new_partition_may_begin_anywhere() -> None:
+    disk = SimulatedDisk()
+    assert (_open(disk, start=5).start, _open(disk, start=5).end) == (5, 5)
+    assert disk.list(FOLDER) == [name_of(5, ".log")]
+
+
+def test_recovery_needs_little_memory_whatever_the_batches_claim(tmp_path: Path) -> None:
+    disk, folder = RealDisk(), str(tmp_path / "topic-7")
+    config = TopicConfig(max_message_bytes=20_000_000)
+    log = Log.open(disk, folder, config, now=NOW)
+    for _ in range(2):
+        append(log, bytes(9_000_000))
+        append(log, b"small")
+    torn = bytearray(encode_batch([Record(4, NOW, None, b"x")], base_offset=4))
+    torn[8:12] = (2**31 - 1).to_bytes(4, "big")
+    log.segments[-1].file.append(torn)
+    tracemalloc.start()
+    try:
+        log = Log.open(disk, folder, config, now=NOW)
+        assert tracemalloc.get_traced_memory()[1] < 4_000_000
+    finally:
+        tracemalloc.stop()
+    assert log.end == 4
+    check_files(log)
+
+
+def test_a_corrupt_batch_larger_than_a_read_is_found() -> None:
+    disk = SimulatedDisk()
+    config = TopicConfig(max_message_bytes=20_000_000)
+    log = Log.open(disk, FOLDER, config, now=NOW)
+    append(log, b"small")
+    append(log, bytes(3_000_000))
+    _overwrite(disk, name_of(0, ".log"), 2_500_000, b"\xff")
+    log = Log.open(disk, FOLDER, config, now=NOW)
+    assert log.end == 1
