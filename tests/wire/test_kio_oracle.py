@@ -28,8 +28,14 @@ AS_KIO_CAN: Narrow = {
     "error_code": ERRORS,
     "topic_config_error_code": ERRORS,
     "log_append_time_ms": st.integers(-1, 2**41),
+    "retention_time_ms": st.integers(-1, 2**41),
 }
-WIRE_TYPES: dict[Any, str] = {"error_code": "int16", "timedelta_i32": "int32", "datetime_i64": "int64"}
+WIRE_TYPES: dict[Any, str] = {
+    "error_code": "int16",
+    "timedelta_i32": "int32",
+    "timedelta_i64": "int64",
+    "datetime_i64": "int64",
+}
 EPOCH = datetime.datetime.fromtimestamp(0, tz=datetime.UTC)
 
 
@@ -62,7 +68,7 @@ def kio_value(value: Any, hint: Any, kafka_type: str | None, version: int) -> An
     match kafka_type:
         case "error_code":
             return ErrorCode(value)
-        case "timedelta_i32":
+        case "timedelta_i32" | "timedelta_i64":
             return datetime.timedelta(milliseconds=value)
         case "datetime_i64":
             return None if value == -1 else EPOCH + datetime.timedelta(milliseconds=value)

@@ -17,7 +17,15 @@ class ApiKey(IntEnum):
     FETCH = 1
     LIST_OFFSETS = 2
     METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
     FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
@@ -28,9 +36,28 @@ class ApiKey(IntEnum):
     ALTER_CONFIGS = 33
     DESCRIBE_LOG_DIRS = 35
     CREATE_PARTITIONS = 37
+    DELETE_GROUPS = 42
     INCREMENTAL_ALTER_CONFIGS = 44
+    OFFSET_DELETE = 47
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
+    CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
+
+
+NEVER = 1 << 15
+"""Later than any version: the first flexible version of an API that has none."""
+
+
+class Versions(NamedTuple):
+    """What the codec needs to know of a thing that has versions."""
+
+    lowest: int
+    highest: int
+    flexible: int
+
+    def speaks(self, version: int) -> bool:
+        return self.lowest <= version <= self.highest
 
 
 class Api(NamedTuple):
@@ -69,7 +96,15 @@ APIS: dict[int, Api] = {
         _api(ApiKey.FETCH, "Fetch", (4, 12), 12, "fetch"),
         _api(ApiKey.LIST_OFFSETS, "ListOffsets", (1, 9), 6, "list_offsets"),
         _api(ApiKey.METADATA, "Metadata", (0, 12), 9, "metadata"),
+        _api(ApiKey.OFFSET_COMMIT, "OffsetCommit", (2, 9), 8, "offsets"),
+        _api(ApiKey.OFFSET_FETCH, "OffsetFetch", (1, 9), 6, "offsets"),
         _api(ApiKey.FIND_COORDINATOR, "FindCoordinator", (0, 4), 3, "coordinator"),
+        _api(ApiKey.JOIN_GROUP, "JoinGroup", (0, 9), 6, "groups"),
+        _api(ApiKey.HEARTBEAT, "Heartbeat", (0, 4), 4, "groups"),
+        _api(ApiKey.LEAVE_GROUP, "LeaveGroup", (0, 5), 4, "groups"),
+        _api(ApiKey.SYNC_GROUP, "SyncGroup", (0, 5), 4, "groups"),
+        _api(ApiKey.DESCRIBE_GROUPS, "DescribeGroups", (0, 5), 5, "groups"),
+        _api(ApiKey.LIST_GROUPS, "ListGroups", (0, 5), 3, "groups"),
         _api(ApiKey.API_VERSIONS, "ApiVersions", (0, 4), 3, "api_versions"),
         _api(ApiKey.CREATE_TOPICS, "CreateTopics", (2, 7), 5, "topics"),
         _api(ApiKey.DELETE_TOPICS, "DeleteTopics", (1, 6), 4, "topics"),
@@ -80,9 +115,13 @@ APIS: dict[int, Api] = {
         _api(ApiKey.ALTER_CONFIGS, "AlterConfigs", (0, 2), 2, "configs"),
         _api(ApiKey.DESCRIBE_LOG_DIRS, "DescribeLogDirs", (1, 4), 2, "log_dirs"),
         _api(ApiKey.CREATE_PARTITIONS, "CreatePartitions", (0, 3), 2, "topics"),
+        _api(ApiKey.DELETE_GROUPS, "DeleteGroups", (0, 2), 2, "groups"),
         _api(ApiKey.INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", (0, 1), 1, "configs"),
+        _api(ApiKey.OFFSET_DELETE, "OffsetDelete", (0, 0), NEVER, "offsets"),
         _api(ApiKey.DESCRIBE_CLUSTER, "DescribeCluster", (0, 1), 0, "cluster"),
         _api(ApiKey.DESCRIBE_PRODUCERS, "DescribeProducers", (0, 0), 0, "producers"),
+        _api(ApiKey.CONSUMER_GROUP_HEARTBEAT, "ConsumerGroupHeartbeat", (0, 1), 0, "consumer_groups"),
+        _api(ApiKey.CONSUMER_GROUP_DESCRIBE, "ConsumerGroupDescribe", (0, 1), 0, "consumer_groups"),
     )
 }
 

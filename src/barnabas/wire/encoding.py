@@ -43,7 +43,7 @@ class EncoderSource(Source):
             self.run.append((f.kind.code, f"{source}.bytes" if f.kind is Uuid else source))
             return
         if f.struct and not f.is_array:
-            self.struct(f.struct, source)
+            self.one_struct(f, f.struct, source)
             return
         value, size = self.fresh(f.name), self.fresh("n")
         null, shift = (0, " + 1") if self.is_flexible else (-1, "")
@@ -61,6 +61,20 @@ class EncoderSource(Source):
             self.depth -= 1
         self.flush_with_length(self.length_code(f), size)
         self.body(f, value, size)
+
+    def one_struct(self, f: Field, cls: type[Any], source: str) -> None:
+        if not self.is_nullable(f):
+            self.struct(cls, source)
+            return
+        # A struct that may be null has a byte in front: 1, or -1 for null. The length of nothing else is so odd.
+        self.flush()
+        self.line(f"if {source} is None: out.append(255)")
+        self.line("else:")
+        self.depth += 1
+        self.line("out.append(1)")
+        self.struct(cls, source)
+        self.flush()
+        self.depth -= 1
 
     def body(self, f: Field, value: str, size: str) -> None:
         """Writes what follows a length."""
@@ -124,7 +138,9 @@ class EncoderSource(Source):
     def is_default(self, f: Field) -> str:
         if f.is_array:
             return "== []"
-        return f"== {f.default!r}" if isinstance(f.default, int) else "is None"
+        if isinstance(f.default, int):
+            return f"== {f.default!r}"
+        return "is None" if f.default is None else f"== {self.bound('blank', f.default)}"
 
     def flush(self) -> None:
         """Writes the struct call that appends the pending run."""

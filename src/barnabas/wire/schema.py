@@ -12,6 +12,7 @@ Message modules annotate their fields with these; the codec reads them. One data
 
 `| None` in the type means that the wire has a null for it. A tagged struct is None where it is left out.
 Every field has a default: it is what a version without the field decodes to.
+A frozen dataclass has tuples in place of lists.
 """
 
 import types
@@ -33,7 +34,7 @@ from uuid import UUID
 
 from barnabas.errors import BarnabasError
 from barnabas.types import Buffer
-from barnabas.wire.apis import ApiKey
+from barnabas.wire.apis import NEVER, ApiKey, Versions
 
 Chunk: TypeAlias = Buffer | Sized
 """A piece of a message on its way out: bytes, or whatever the sender knows to send and has a length."""
@@ -41,7 +42,7 @@ Chunk: TypeAlias = Buffer | Sized
 NO_ID = UUID(int=0)
 """Stands where a topic has no id."""
 
-ALWAYS = 1 << 15
+ALWAYS = NEVER
 """Later than any version."""
 
 
@@ -53,6 +54,12 @@ class Message(Protocol):
     """A request or a response as a whole, as opposed to a struct inside one."""
 
     api: ClassVar[ApiKey]
+
+
+class Stored(Protocol):
+    """Something in the same encoding that belongs to no API, such as the value of a record of an internal topic."""
+
+    versions: ClassVar[Versions]
 
 
 class Kind:
@@ -106,12 +113,13 @@ class Field(NamedTuple):
     """None where it is a struct or an array of structs."""
     struct: type[Any] | None
     is_array: bool
+    is_tuple: bool
     nullable_since: int
     since: int
     until: int
     tag: int | None
     default: object
-    """A value, or the `list` type for a new empty list."""
+    """A value, or a class to be called for a new one: `list`, or a struct."""
 
     def is_in(self, version: int) -> bool:
         return self.since <= version <= self.until
@@ -126,9 +134,9 @@ def fields_of(cls: type[Any]) -> list[Field]:
 def _default(cls: type[Any], field: Any) -> object:
     if field.default is not MISSING:
         return field.default
-    if field.default_factory is list:
-        return list
-    raise TypeError(f"{cls.__name__}.{field.name} needs a plain default, or an empty list")
+    if isinstance(field.default_factory, type):
+        return field.default_factory
+    raise TypeError(f"{cls.__name__}.{field.name} needs a plain default, an empty list, or a class")
 
 
 def _field(name: str, hint: Any, default: object) -> Field:
@@ -152,6 +160,7 @@ def _field(name: str, hint: Any, default: object) -> Field:
     if type(None) not in options:
         nullable_since = ALWAYS
     (plain,) = (o for o in options if o is not type(None)) if kind is not Records else (object,)
-    is_array = get_origin(plain) is list
+    is_tuple = get_origin(plain) is tuple
+    is_array = is_tuple or get_origin(plain) is list
     struct = None if kind else get_args(plain)[0] if is_array else plain
-    return Field(name, kind, struct, is_array, nullable_since, since, until, tag, default)
+    return Field(name, kind, struct, is_array, is_tuple, nullable_since, since, until, tag, default)

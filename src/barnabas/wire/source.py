@@ -11,7 +11,7 @@ into a source: it is made of our own field names and numbers only.
 import struct
 from typing import Any
 
-from barnabas.wire.apis import APIS
+from barnabas.wire.apis import APIS, Api, Versions
 from barnabas.wire.schema import ALWAYS, Field, Malformed, String, fields_of
 
 
@@ -19,12 +19,12 @@ class Source:
     """The source of one function while it is being written."""
 
     def __init__(self, cls: type[Any], version: int) -> None:
-        api = APIS[cls.api]
-        if not api.speaks(version):
-            raise Malformed(f"{cls.__name__} has versions {api.lowest} to {api.highest}, not {version}")
+        known: Api | Versions = APIS[cls.api] if hasattr(cls, "api") else cls.versions
+        if not known.speaks(version):
+            raise Malformed(f"{cls.__name__} has versions {known.lowest} to {known.highest}, not {version}")
         self.cls = cls
         self.version = version
-        self.is_flexible = version >= api.flexible
+        self.is_flexible = version >= known.flexible
         self.lines: list[str] = []
         self.count = 0
         self.depth = 1
@@ -54,7 +54,11 @@ class Source:
         return "h" if f.kind is String and not f.is_array else "i"
 
     def is_nullable(self, f: Field) -> bool:
-        return self.version >= f.nullable_since
+        """Whether the wire has a null for it. A tagged struct has none: it is left out instead."""
+        return self.version >= f.nullable_since and not (f.tag is not None and self.is_struct(f))
+
+    def is_struct(self, f: Field) -> bool:
+        return f.struct is not None and not f.is_array
 
     def function(self, signature: str) -> Any:
         """The finished function. Whatever goes wrong in it becomes Malformed: a `try` is free until then."""
@@ -70,7 +74,7 @@ class Source:
 
 def element_of(f: Field) -> Field:
     """An array's element, seen as a field of its own."""
-    return f._replace(is_array=False, nullable_since=ALWAYS)
+    return f._replace(is_array=False, is_tuple=False, nullable_since=ALWAYS)
 
 
 def _failed(name: str, problem: Exception) -> Malformed:
