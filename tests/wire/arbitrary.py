@@ -71,7 +71,8 @@ def _values(f: Field, version: int, narrow: Narrow) -> st.SearchStrategy[Any]:
     elif f.struct is not None:
         blank = f.struct()
         each = each.filter(lambda value: value != blank)  # Such a one is left out, and comes back as None.
-    return st.none() | each if version >= f.nullable_since else each
+    may_be_left_out = f.tag is not None and f.struct is not None and not f.is_array
+    return st.none() | each if version >= f.nullable_since or may_be_left_out else each
 
 
 FULL: dict[Kind, Any] = {

@@ -78,7 +78,7 @@ class DecoderSource(Source):
             return into
         if f.struct and not f.is_array:
             self.flush()
-            return self.struct_or_null(f.struct, into) if self.is_nullable(f) else self.struct(f.struct)
+            return self.struct_or_null(f, into) if self.is_nullable(f) else self.struct(f.struct)
         count = self.length(f)
         if self.is_nullable(f):
             self.line(f"if {count} < 0: {into} = None")
@@ -91,15 +91,16 @@ class DecoderSource(Source):
             self.depth -= 1
         return into
 
-    def struct_or_null(self, cls: type[Any], into: str) -> str:
-        """A byte in front says whether there is a struct: any number but a negative one."""
+    def struct_or_null(self, f: Field, into: str) -> str:
+        """A byte in front says whether there is a struct; see encoding."""
+        assert f.struct is not None
         mark = self.fresh("mark")
         self.line(f"{mark} = buf[at]")
         self.line("at += 1")
-        self.line(f"if {mark} > 127: {into} = None")
+        self.line(f"if {mark} {'> 127' if f.tag is None else '== 0'}: {into} = None")
         self.line("else:")
         self.depth += 1
-        self.line(f"{into} = {self.struct(cls)}")
+        self.line(f"{into} = {self.struct(f.struct)}")
         self.depth -= 1
         return into
 

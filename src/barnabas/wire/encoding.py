@@ -66,9 +66,9 @@ class EncoderSource(Source):
         if not self.is_nullable(f):
             self.struct(cls, source)
             return
-        # A struct that may be null has a byte in front: 1, or -1 for null. The length of nothing else is so odd.
+        # A struct that may be null has a byte in front: 1, or for null -1; but 0 where the struct is tagged.
         self.flush()
-        self.line(f"if {source} is None: out.append(255)")
+        self.line(f"if {source} is None: out.append({255 if f.tag is None else 0})")
         self.line("else:")
         self.depth += 1
         self.line("out.append(1)")
@@ -118,9 +118,11 @@ class EncoderSource(Source):
         for f in sorted(known, key=lambda f: f.tag or 0):
             blank = f.struct() if f.struct and not f.is_array else f.default
             differs = (
-                f"{source}.{f.name}" if f.is_array else f"{source}.{f.name} != {self.bound('blank', blank)}"
+                f"{source}.{f.name}"
+                if f.default is list
+                else f"{source}.{f.name} != {self.bound('blank', blank)}"
             )
-            if f.struct and not f.is_array:
+            if f.struct and not f.is_array and not self.is_nullable(f):
                 differs += f" and {source}.{f.name} is not None"
             self.line(f"if {differs}:")
             self.depth += 1
@@ -136,10 +138,12 @@ class EncoderSource(Source):
         self.depth -= 1
 
     def is_default(self, f: Field) -> str:
-        if f.is_array:
+        if f.default is list:
             return "== []"
         if isinstance(f.default, int):
             return f"== {f.default!r}"
+        if f.struct and not f.is_array and self.is_nullable(f):
+            return f"== {self.bound('blank', f.struct())}"
         return "is None" if f.default is None else f"== {self.bound('blank', f.default)}"
 
     def flush(self) -> None:

@@ -10,7 +10,8 @@ Message modules annotate their fields with these; the codec reads them. One data
     records: Annotated[memoryview | None, Records] = None
     current_leader: Annotated[LeaderIdAndEpoch | None, Tag(0), Since(10)] = None
 
-`| None` in the type means that the wire has a null for it. A tagged struct is None where it is left out.
+`| None` in the type means that the wire has a null for it. A tagged struct is None where it is left out, and has a
+null on the wire only where `NullableSince` says so.
 Every field has a default: it is what a version without the field decodes to.
 A frozen dataclass has tuples in place of lists.
 """
@@ -141,7 +142,8 @@ def _default(cls: type[Any], field: Any) -> object:
 
 def _field(name: str, hint: Any, default: object) -> Field:
     kind: Kind | None = None
-    since, until, nullable_since, tag = 0, ALWAYS, 0, None
+    since, until, tag = 0, ALWAYS, None
+    nullable_since: int | None = None
     if get_origin(hint) is Annotated:
         hint, *words = get_args(hint)
         for word in words:
@@ -157,10 +159,12 @@ def _field(name: str, hint: Any, default: object) -> Field:
                 case Since():
                     since = word.version
     options = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-    if type(None) not in options:
-        nullable_since = ALWAYS
     (plain,) = (o for o in options if o is not type(None)) if kind is not Records else (object,)
     is_tuple = get_origin(plain) is tuple
     is_array = is_tuple or get_origin(plain) is list
     struct = None if kind else get_args(plain)[0] if is_array else plain
+    if type(None) not in options:
+        nullable_since = ALWAYS
+    elif nullable_since is None:
+        nullable_since = ALWAYS if tag is not None and struct and not is_array else 0
     return Field(name, kind, struct, is_array, is_tuple, nullable_since, since, until, tag, default)

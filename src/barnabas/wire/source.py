@@ -54,11 +54,7 @@ class Source:
         return "h" if f.kind is String and not f.is_array else "i"
 
     def is_nullable(self, f: Field) -> bool:
-        """Whether the wire has a null for it. A tagged struct has none: it is left out instead."""
-        return self.version >= f.nullable_since and not (f.tag is not None and self.is_struct(f))
-
-    def is_struct(self, f: Field) -> bool:
-        return f.struct is not None and not f.is_array
+        return self.version >= f.nullable_since
 
     def function(self, signature: str) -> Any:
         """The finished function. Whatever goes wrong in it becomes Malformed: a `try` is free until then."""
