@@ -251,6 +251,52 @@ class BrokerConfig:
     producer_id_expiration_ms: int = _int(
         DAY_MS, "How long a producer that wrote nothing more is remembered.", least=1, dynamic=True
     )
+    offsets_topic_num_partitions: int = _int(
+        50, "How many partitions __consumer_offsets gets; it should not change later.", least=1
+    )
+    offsets_topic_replication_factor: int = _int(
+        1, "How many replicas __consumer_offsets gets when it is made.", least=1
+    )
+    offsets_topic_segment_bytes: int = _int(
+        100 << 20, "The segment.bytes that __consumer_offsets is made with.", least=14
+    )
+    offsets_retention_minutes: int = _int(
+        7 * 24 * 60,
+        "How long the offsets of a group that has no members any more are kept; alone, since the commit.",
+        least=1,
+    )
+    offsets_retention_check_interval_ms: int = _setting(
+        600_000, "How often offsets that nobody needs any more are looked for.", least=1
+    )
+    offset_metadata_max_bytes: int = _int(
+        4096, "How long the metadata of a committed offset may be.", least=0
+    )
+    group_min_session_timeout_ms: int = _int(
+        6000, "The shortest session timeout a member may ask for.", least=0
+    )
+    group_max_session_timeout_ms: int = _int(
+        1_800_000, "The longest session timeout a member may ask for.", least=0
+    )
+    group_initial_rebalance_delay_ms: int = _int(
+        3000, "How long an empty group waits for more members before its first rebalance.", least=0
+    )
+    group_max_size: int = _int(INT_MAX, "How many members a classic group may have.", least=1)
+    group_consumer_session_timeout_ms: int = _int(
+        45_000, "After how long a silent member of a consumer group counts as gone.", least=1
+    )
+    group_consumer_heartbeat_interval_ms: int = _int(
+        5000, "How often members of a consumer group are told to send heartbeats.", least=1
+    )
+    group_consumer_max_size: int = _int(INT_MAX, "How many members a consumer group may have.", least=1)
+    group_consumer_assignors: tuple[str, ...] = _setting(
+        ("uniform", "range"),
+        "The assignors consumer groups may use; the first is for members that do not choose.",
+    )
+    group_consumer_migration_policy: str = _setting(
+        "bidirectional",
+        "Which way a group with members may change between the classic and the consumer protocol.",
+        among=("bidirectional", "upgrade", "downgrade", "disabled"),
+    )
     metrics_listen: str = _setting(
         "", "Where metrics are served for Prometheus, as HOST:PORT; nowhere where empty."
     )

@@ -1,0 +1,481 @@
+"""Owns all groups of one partition of `__consumer_offsets`, and what they have committed. Hosted by the broker.
+
+Events come in (requests, time, changed topics), effects go out: records to append, answers to give. What must last
+changes by `apply` alone, which loading calls too: so a replay of the partition gives the coordinator as it was.
+A group is of the kind its last record was: a classic one, or one of KIP-848 (see `upgrade`).
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from barnabas.config import BrokerConfig
+from barnabas.coordinator import classic_members
+from barnabas.coordinator.classic import ClassicGroup, State
+from barnabas.coordinator.consumer_group import ConsumerGroup
+from barnabas.coordinator.consumer_member import JOINING
+from barnabas.coordinator.effects import NEVER, Context, Effects, Token, TopicFacts
+from barnabas.coordinator.offsets import CommittedOffsets
+from barnabas.coordinator.records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    Record,
+)
+from barnabas.coordinator.refusals import refusal
+from barnabas.coordinator.timetable import Timetable
+from barnabas.coordinator.upgrade import upgrade_records
+from barnabas.errors import Code, Refused
+from barnabas.wire.messages.consumer_groups import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeatRequest,
+    DescribedConsumerGroup,
+)
+from barnabas.wire.messages.groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    ListGroupsRequest,
+    ListGroupsResponse,
+    SyncGroupRequest,
+)
+from barnabas.wire.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetDeleteRequest,
+    OffsetFetchGroup,
+    OffsetFetchGroupResult,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
+
+EXPIRY_BATCH = 1000
+"""How many tombstones are written at once: one batch must not grow past what the log accepts."""
+
+GROUP_NOT_FOUND_SINCE = 9
+"""From this version of OffsetCommit on a client is told that its group does not exist."""
+
+Group: TypeAlias = ClassicGroup | ConsumerGroup
+
+
+class GroupCoordinator:
+    """Mutable: the groups. `deadline` is when `tick` has something to do."""
+
+    def __init__(self, config: BrokerConfig, topics: Mapping[str, TopicFacts]) -> None:
+        self.groups: dict[str, Group] = {}
+        self.offsets = CommittedOffsets()
+        self._config = config
+        self._topics = topics
+        self._expiry_at = NEVER
+        self._timetable = Timetable()
+        self._downgraded: set[str] = set()
+        """Groups whose last record made them classic: their members have to be called together."""
+
+    # Events
+
+    def handle(self, request: Any, context: Context, now: int, token: Token) -> Effects:
+        """Work on a request. Its answer comes with these effects, or with later ones."""
+        out = Effects()
+        try:
+            _HANDLERS[type(request)](self, request, context, now, token, out)
+        except Refused as refused:
+            out.reply(token, refusal(request, refused.code))
+        return out
+
+    def tick(self, now: int) -> Effects:
+        """Do what is due."""
+        out = Effects()
+        for group_id in self._timetable.due(now):
+            group = self.groups.get(group_id)
+            if isinstance(group, ClassicGroup):
+                group.tick(now, out)
+            elif group is not None:
+                group.tick(now, self._topics, out)
+            if group is not None:
+                self._keep(group)
+        self._call_together(now, out)
+        if self._expiry_at <= now:
+            self._expire(now, out)
+        return out
+
+    @property
+    def deadline(self) -> int:
+        """When `tick` ought to be called. Never later than something is due; `NEVER` where nothing is."""
+        if self._downgraded:
+            return 0
+        first = self._timetable.first
+        return min(first, self._expiry_at) if self.groups else first
+
+    def topics_changed(self, topics: Mapping[str, TopicFacts], now: int) -> Effects:
+        """The cluster has these topics now. Groups share out new partitions; offsets of topics that are gone go."""
+        before, self._topics = self._topics, topics
+        gone = {name for name, facts in before.items() if name not in topics or topics[name].id != facts.id}
+        grown = {
+            name
+            for name, facts in topics.items()
+            if name not in before or name in gone or before[name].partitions < facts.partitions
+        }
+        out = Effects()
+        if gone:
+            out.records += self.offsets.without_topics(gone)
+        if grown:
+            # Members of the other kind are told with their next heartbeat.
+            for group in self.groups.values():
+                if isinstance(group, ClassicGroup):
+                    group.topics_changed(grown, now, out)
+                    self._timetable.enter(group.id, group.deadline)
+        return out
+
+    def resign(self, code: Code) -> Effects:
+        """Let go of everybody who waits: another coordinator has the groups now."""
+        out = Effects()
+        for group in self.groups.values():
+            if isinstance(group, ClassicGroup):
+                group.release(code, out)
+        self.groups.clear()
+        return out
+
+    # The log
+
+    def apply(self, record: Record) -> None:
+        """Become what the log says."""
+        key, value = record
+        if isinstance(key, OffsetCommitKey):
+            self._apply_offset(key, value)  # type: ignore[arg-type]
+        elif isinstance(key, GroupMetadataKey):
+            self._apply_classic(key.group, value)  # type: ignore[arg-type]
+        else:
+            self._apply_consumer(key.group_id, record)
+
+    def _apply_offset(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
+        self.offsets.apply(key, value)
+        group = self.groups.get(key.group)
+        if group is None and value is not None:
+            # A consumer that assigns its partitions itself has a group of nobody.
+            self.groups[key.group] = ClassicGroup(key.group, self._config)
+        elif group is not None and value is None:
+            self._keep(group)
+
+    def _apply_classic(self, group_id: str, value: GroupMetadataValue | None) -> None:
+        group = self.groups.get(group_id)
+        self._downgraded.discard(group_id)
+        if value is None:
+            if isinstance(group, ClassicGroup):
+                self._end(group_id)
+            return
+        if isinstance(group, ConsumerGroup):
+            self._downgraded.add(group_id)
+        if not isinstance(group, ClassicGroup):
+            group = self.groups[group_id] = ClassicGroup(group_id, self._config)
+        group.apply(value)
+        self._timetable.enter(group_id, group.deadline)
+
+    def _apply_consumer(self, group_id: str, record: Record) -> None:
+        group = self.groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            if record.value is None:
+                return
+            group = self.groups[group_id] = ConsumerGroup(group_id, self._config)
+        group.apply(record)
+        if group.is_forgotten:
+            self._end(group_id)
+        else:
+            self._timetable.enter(group_id, group.deadline)
+
+    def _end(self, group_id: str) -> None:
+        """The log has done with a group. What it has committed may still be there, and belongs to nobody then."""
+        del self.groups[group_id]
+        if group_id in self.offsets:
+            self.groups[group_id] = ClassicGroup(group_id, self._config)
+
+    def loaded(self, now: int) -> Effects:
+        """All of the log has been applied: from here on time counts."""
+        out = Effects()
+        for group in self.groups.values():
+            if isinstance(group, ClassicGroup):
+                group.loaded(now, out)
+            else:
+                group.loaded(now)
+            self._timetable.enter(group.id, group.deadline)
+        self._call_together(now, out)
+        self._expiry_at = now + self._config.offsets_retention_check_interval_ms
+        return out
+
+    def _call_together(self, now: int, out: Effects) -> None:
+        for group_id in self._downgraded:
+            group = self.groups.get(group_id)
+            if isinstance(group, ClassicGroup):
+                group.call_together(now, out)
+                self._timetable.enter(group_id, group.deadline)
+        self._downgraded.clear()
+
+    # The classic protocol
+
+    def _join(
+        self, request: JoinGroupRequest, context: Context, now: int, token: Token, out: Effects
+    ) -> None:
+        _check_id(request.group_id)
+        config = self._config
+        if (
+            not config.group_min_session_timeout_ms
+            <= request.session_timeout_ms
+            <= config.group_max_session_timeout_ms
+        ):
+            raise Refused(Code.INVALID_SESSION_TIMEOUT)
+        group = self.groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            if group.state.members:
+                joined = classic_members.join(group, request, context, now, self._topics, out)
+                out.reply(token, joined)
+                self._keep(group)
+                return
+            # An empty group is of whichever kind its next member is.
+            out.records += group.tombstones()
+            group = None
+        if group is None:
+            if request.member_id:
+                raise Refused(Code.UNKNOWN_MEMBER_ID)
+            group = self.groups[request.group_id] = ClassicGroup(request.group_id, self._config)
+        try:
+            group.join(request, context, now, token, out)
+        finally:
+            self._keep(group)
+
+    def _sync(
+        self, request: SyncGroupRequest, context: Context, now: int, token: Token, out: Effects
+    ) -> None:
+        _check_id(request.group_id)
+        group = self._group(request.group_id, Code.UNKNOWN_MEMBER_ID)
+        if isinstance(group, ClassicGroup):
+            group.sync(request, now, token, out)
+        else:
+            out.reply(token, classic_members.sync(group, request, now, self._topics))
+        self._timetable.enter(group.id, group.deadline)
+
+    def _heartbeat(
+        self, request: HeartbeatRequest, context: Context, now: int, token: Token, out: Effects
+    ) -> None:
+        _check_id(request.group_id)
+        group = self._group(request.group_id, Code.UNKNOWN_MEMBER_ID)
+        try:
+            if isinstance(group, ClassicGroup):
+                out.reply(token, group.heartbeat(request, now))
+            else:
+                out.reply(token, classic_members.heartbeat(group, request, now))
+        finally:
+            self._timetable.enter(group.id, group.deadline)
+
+    def _leave(
+        self, request: LeaveGroupRequest, context: Context, now: int, token: Token, out: Effects
+    ) -> None:
+        _check_id(request.group_id)
+        group = self._group(request.group_id, Code.UNKNOWN_MEMBER_ID)
+        if isinstance(group, ClassicGroup):
+            out.reply(token, group.leave(request, now, out))
+        else:
+            out.reply(token, classic_members.leave(group, request, now, self._topics, out))
+        self._keep(group)
+
+    # The protocol of KIP-848
+
+    def _consumer_heartbeat(
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        context: Context,
+        now: int,
+        token: Token,
+        out: Effects,
+    ) -> None:
+        _check_id(request.group_id)
+        group = self.groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            response = group.heartbeat(request, context, now, self._topics, out)
+            self._timetable.enter(group.id, group.deadline)
+        elif request.member_epoch != JOINING:
+            raise Refused(Code.GROUP_ID_NOT_FOUND)
+        else:
+            # The records make the group when they are applied; until then this one only shows what it would be.
+            fresh = ConsumerGroup(request.group_id, self._config)
+            made = Effects() if group is None else self._upgrade(group, fresh, now)
+            response = fresh.heartbeat(request, context, now, self._topics, made)
+            out.records += made.records
+            if group is not None:
+                group.release(Code.REBALANCE_IN_PROGRESS, out)
+        out.reply(token, response)
+
+    def _upgrade(self, group: ClassicGroup, fresh: ConsumerGroup, now: int) -> Effects:
+        made = Effects(upgrade_records(group, now, self._topics, self._config))
+        for record in made.records:
+            fresh.apply(record)
+        return made
+
+    def _consumer_describe(
+        self,
+        request: ConsumerGroupDescribeRequest,
+        context: Context,
+        now: int,
+        token: Token,
+        out: Effects,
+    ) -> None:
+        rows = []
+        for group_id in request.group_ids:
+            group = self.groups.get(group_id)
+            if isinstance(group, ConsumerGroup):
+                rows.append(group.described(self._topics))
+            else:
+                code = Code.GROUP_ID_NOT_FOUND if group_id else Code.INVALID_GROUP_ID
+                why = code.advice if group is None else f"Group {group_id!r} is a classic group."
+                rows.append(DescribedConsumerGroup(code, why, group_id))
+        out.reply(token, ConsumerGroupDescribeResponse(groups=rows))
+
+    # Offsets
+
+    def _commit(
+        self, request: OffsetCommitRequest, context: Context, now: int, token: Token, out: Effects
+    ) -> None:
+        group = self.groups.get(request.group_id)
+        if isinstance(group, ClassicGroup):
+            group.check_commit(request, now)
+            self._timetable.enter(group.id, group.deadline)
+        elif group is not None:
+            group.check_commit(request, context.version, self._topics)
+        elif request.generation_id_or_member_epoch >= 0:
+            found = context.version >= GROUP_NOT_FOUND_SINCE
+            raise Refused(Code.GROUP_ID_NOT_FOUND if found else Code.ILLEGAL_GENERATION)
+        limit = self._config.offset_metadata_max_bytes
+        records, response = self.offsets.commit(request, self._topics, limit, now)
+        out.records += records
+        out.reply(token, response)
+
+    def _fetch(
+        self, request: OffsetFetchRequest, context: Context, now: int, token: Token, out: Effects
+    ) -> None:
+        out.reply(token, OffsetFetchResponse(groups=[self._fetched(group) for group in request.groups]))
+
+    def _fetched(self, wanted: OffsetFetchGroup) -> OffsetFetchGroupResult:
+        group = self.groups.get(wanted.group_id)
+        if isinstance(group, ConsumerGroup):
+            try:
+                group.check_fetch(wanted.member_id, wanted.member_epoch)
+            except Refused as refused:
+                return OffsetFetchGroupResult(wanted.group_id, error_code=refused.code)
+        return self.offsets.fetch(wanted)
+
+    def _delete_offsets(
+        self, request: OffsetDeleteRequest, context: Context, now: int, token: Token, out: Effects
+    ) -> None:
+        _check_id(request.group_id)
+        group = self._group(request.group_id, Code.GROUP_ID_NOT_FOUND)
+        if isinstance(group, ClassicGroup):
+            group.check_offset_delete()
+        records, response = self.offsets.delete(request, self._topics, group.is_subscribed)
+        out.records += records
+        out.reply(token, response)
+
+    def _expire(self, now: int, out: Effects) -> None:
+        """Write tombstones for what was kept long enough. A group that has members keeps all it has."""
+        kept_ms = self._config.offsets_retention_minutes * 60_000
+        self._expiry_at = now + self._config.offsets_retention_check_interval_ms
+        for group in self.groups.values():
+            if not _is_empty(group):
+                continue
+            since = group.since if isinstance(group, ClassicGroup) else -1
+            gone = self.offsets.expired(group.id, since, kept_ms, now)
+            if len(gone) == self.offsets.count(group.id):
+                gone += group.tombstones()
+            out.records += gone
+            if len(out.records) >= EXPIRY_BATCH:
+                self._expiry_at = now
+                return
+
+    # Looking after groups
+
+    def _describe(
+        self, request: DescribeGroupsRequest, context: Context, now: int, token: Token, out: Effects
+    ) -> None:
+        rows = []
+        for group_id in request.groups:
+            group = self.groups.get(group_id)
+            if isinstance(group, ClassicGroup):
+                rows.append(group.described())
+            else:
+                rows.append(DescribedGroup(group_id=group_id, group_state=State.DEAD.value))
+        out.reply(token, DescribeGroupsResponse(groups=rows))
+
+    def _list(
+        self, request: ListGroupsRequest, context: Context, now: int, token: Token, out: Effects
+    ) -> None:
+        states = {state.strip().lower() for state in request.states_filter}
+        kinds = {kind.strip().lower() for kind in request.types_filter}
+        rows = [
+            row
+            for row in (group.listed() for group in self.groups.values())
+            if (not states or row.group_state.lower() in states)
+            and (not kinds or row.group_type.lower() in kinds)
+        ]
+        out.reply(token, ListGroupsResponse(groups=rows))
+
+    def _delete(
+        self, request: DeleteGroupsRequest, context: Context, now: int, token: Token, out: Effects
+    ) -> None:
+        results = []
+        for group_id in request.groups_names:
+            row = DeletableGroupResult(group_id)
+            group = self.groups.get(group_id)
+            if group is None:
+                row.error_code = Code.GROUP_ID_NOT_FOUND
+            elif not _is_empty(group):
+                row.error_code = Code.NON_EMPTY_GROUP
+            else:
+                out.records += self.offsets.tombstones(group_id)
+                out.records += group.tombstones()
+            results.append(row)
+        out.reply(token, DeleteGroupsResponse(results=results))
+
+    # Finding and keeping groups
+
+    def _group(self, group_id: str, missing: Code) -> Group:
+        group = self.groups.get(group_id)
+        if group is None:
+            raise Refused(missing)
+        return group
+
+    def _keep(self, group: Group) -> None:
+        """Look at a group again when it wants to be; one that nobody and nothing holds is forgotten."""
+        if group.is_forgotten and group.id not in self.offsets:
+            self.groups.pop(group.id, None)
+        else:
+            self._timetable.enter(group.id, group.deadline)
+
+
+def _is_empty(group: Group) -> bool:
+    return not (group.members if isinstance(group, ClassicGroup) else group.state.members)
+
+
+def _check_id(group_id: str) -> None:
+    if not group_id:
+        raise Refused(Code.INVALID_GROUP_ID)
+
+
+_Handler: TypeAlias = Callable[[GroupCoordinator, Any, Context, int, Token, Effects], None]
+
+_HANDLERS: dict[type[Any], _Handler] = {
+    JoinGroupRequest: GroupCoordinator._join,
+    SyncGroupRequest: GroupCoordinator._sync,
+    HeartbeatRequest: GroupCoordinator._heartbeat,
+    LeaveGroupRequest: GroupCoordinator._leave,
+    OffsetCommitRequest: GroupCoordinator._commit,
+    OffsetFetchRequest: GroupCoordinator._fetch,
+    OffsetDeleteRequest: GroupCoordinator._delete_offsets,
+    DescribeGroupsRequest: GroupCoordinator._describe,
+    ListGroupsRequest: GroupCoordinator._list,
+    DeleteGroupsRequest: GroupCoordinator._delete,
+    ConsumerGroupHeartbeatRequest: GroupCoordinator._consumer_heartbeat,
+    ConsumerGroupDescribeRequest: GroupCoordinator._consumer_describe,
+}

@@ -1,0 +1,45 @@
+"""What a coordinator wants done: records to be appended, and answers to be given once they are safe.
+
+Made by the machines of this package, carried out by the broker: it appends the records to the partition, applies
+them, and lets the replies go when the high watermark has passed them. Where the append is refused nothing is
+applied, and every reply becomes an error (see `refusals`): what must last changes by `apply` alone.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+from uuid import UUID
+
+from barnabas.coordinator.records import Record
+
+Token: TypeAlias = Any
+"""Stands for a request that waits for its answer. The machines only hand it back."""
+
+NEVER = 1 << 62
+"""A deadline that does not come."""
+
+
+class Context(NamedTuple):
+    """Who asks, and how. `fresh_id` is a random name nobody else has, for a member that needs one."""
+
+    version: int
+    client_id: str = ""
+    client_host: str = ""
+    fresh_id: str = ""
+
+
+class TopicFacts(NamedTuple):
+    """All that a coordinator knows of a topic."""
+
+    id: UUID
+    partitions: int
+
+
+@dataclass(slots=True)
+class Effects:
+    """Mutable while a machine works: records in their order, and replies that hold only if all of them last."""
+
+    records: list[Record] = field(default_factory=list)
+    replies: list[tuple[Token, Any]] = field(default_factory=list)
+
+    def reply(self, token: Token, response: Any) -> None:
+        self.replies.append((token, response))

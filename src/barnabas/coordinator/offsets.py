@@ -1,0 +1,177 @@
+"""Owns what groups have read: the committed offset of each group, topic and partition. Called by `coordinator`.
+
+Changes by `apply` alone, which follows the log. So an offset falls only because somebody committed a lower one, and
+goes only because somebody deleted it, its topic is gone, or it was kept for as long as offsets are.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+
+from barnabas.coordinator.effects import TopicFacts
+from barnabas.coordinator.records import OffsetCommitKey, OffsetCommitValue, Record
+from barnabas.errors import Code
+from barnabas.wire.messages.offsets import (
+    OffsetCommitPartitionResult,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitTopicResult,
+    OffsetDeletePartitionResult,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteTopicResult,
+    OffsetFetchGroup,
+    OffsetFetchGroupResult,
+    OffsetFetchPartitionResult,
+    OffsetFetchTopicResult,
+)
+
+NO_OFFSET = -1
+NO_TIMESTAMP = -1
+
+Topics = Mapping[str, TopicFacts]
+
+
+class CommittedOffsets:
+    """Mutable: the offsets of all groups of one coordinator, by group, topic and partition."""
+
+    __slots__ = ("_by_group",)
+
+    def __init__(self) -> None:
+        self._by_group: dict[str, dict[str, dict[int, OffsetCommitValue]]] = {}
+
+    def __contains__(self, group_id: str) -> bool:
+        return group_id in self._by_group
+
+    def __iter__(self) -> Iterator[Record]:
+        for group_id in self._by_group:
+            yield from self.of(group_id)
+
+    def of(self, group_id: str) -> Iterator[Record]:
+        """All that a group has committed, as the log knows it."""
+        for topic, partitions in self._by_group.get(group_id, {}).items():
+            for partition, value in partitions.items():
+                yield Record(OffsetCommitKey(group_id, topic, partition), value)
+
+    # The log
+
+    def apply(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
+        if value is not None:
+            self._by_group.setdefault(key.group, {}).setdefault(key.topic, {})[key.partition] = value
+            return
+        topics = self._by_group.get(key.group, {})
+        partitions = topics.get(key.topic, {})
+        if partitions.pop(key.partition, None) is not None and not partitions:
+            del topics[key.topic]
+            if not topics:
+                del self._by_group[key.group]
+
+    # Requests
+
+    def commit(
+        self, request: OffsetCommitRequest, topics: Topics, metadata_limit: int, now: int
+    ) -> tuple[list[Record], OffsetCommitResponse]:
+        """The records of a commit that the group has allowed; each partition is answered for itself."""
+        records = []
+        results = []
+        group_id = request.group_id
+        kept = request.retention_time_ms
+        expires = NO_TIMESTAMP if kept < 0 else now + kept
+        # Hot: every consumer comes here every few seconds, and those that commit each batch all the time.
+        for topic in request.topics:
+            name = topic.name
+            facts = topics.get(name)
+            count = facts.partitions if facts is not None else 0
+            rows = []
+            for part in topic.partitions:
+                index = part.partition_index
+                metadata = part.committed_metadata or ""
+                code = Code.NONE
+                if not 0 <= index < count:
+                    code = Code.UNKNOWN_TOPIC_OR_PARTITION
+                elif len(metadata) > metadata_limit:
+                    code = Code.OFFSET_METADATA_TOO_LARGE
+                else:
+                    key = OffsetCommitKey(group_id, name, index)
+                    epoch = part.committed_leader_epoch
+                    value = OffsetCommitValue(part.committed_offset, epoch, metadata, now, expires)
+                    records.append(Record(key, value))
+                rows.append(OffsetCommitPartitionResult(index, code))
+            results.append(OffsetCommitTopicResult(name, rows))
+        return records, OffsetCommitResponse(topics=results)
+
+    def fetch(self, wanted: OffsetFetchGroup) -> OffsetFetchGroupResult:
+        """What a group has committed: of the partitions it asks for, or all."""
+        present = self._by_group.get(wanted.group_id, {})
+        if wanted.topics is None:
+            asked = {name: list(partitions) for name, partitions in present.items()}
+        else:
+            asked = {}
+            for topic in wanted.topics:
+                asked.setdefault(topic.name, []).extend(topic.partition_indexes)
+        results = []
+        for name, indexes in asked.items():
+            committed = present.get(name, {})
+            rows = []
+            for index in indexes:
+                value = committed.get(index)
+                if value is None:
+                    rows.append(OffsetFetchPartitionResult(index, NO_OFFSET))
+                else:
+                    rows.append(
+                        OffsetFetchPartitionResult(index, value.offset, value.leader_epoch, value.metadata)
+                    )
+            results.append(OffsetFetchTopicResult(name, rows))
+        return OffsetFetchGroupResult(wanted.group_id, results)
+
+    def delete(
+        self, request: OffsetDeleteRequest, topics: Topics, is_subscribed: Callable[[str], bool]
+    ) -> tuple[list[Record], OffsetDeleteResponse]:
+        """Tombstones of the offsets that go; those of a topic the group reads stay."""
+        present = self._by_group.get(request.group_id, {})
+        gone = []
+        results = []
+        for topic in request.topics:
+            facts = topics.get(topic.name)
+            count = facts.partitions if facts is not None else 0
+            subscribed = is_subscribed(topic.name)
+            committed = present.get(topic.name, {})
+            rows = []
+            for part in topic.partitions:
+                index = part.partition_index
+                code = Code.NONE
+                if not 0 <= index < count:
+                    code = Code.UNKNOWN_TOPIC_OR_PARTITION
+                elif subscribed:
+                    code = Code.GROUP_SUBSCRIBED_TO_TOPIC
+                elif index in committed:
+                    gone.append(Record(OffsetCommitKey(request.group_id, topic.name, index)))
+                rows.append(OffsetDeletePartitionResult(index, code))
+            results.append(OffsetDeleteTopicResult(topic.name, rows))
+        return gone, OffsetDeleteResponse(topics=results)
+
+    # What goes by itself
+
+    def tombstones(self, group_id: str) -> list[Record]:
+        """All that a group has committed goes."""
+        return [Record(key) for key, _ in self.of(group_id)]
+
+    def without_topics(self, names: Collection[str]) -> list[Record]:
+        """Tombstones of the offsets of topics that are gone."""
+        return [Record(key) for key, _ in self if isinstance(key, OffsetCommitKey) and key.topic in names]
+
+    def expired(self, group_id: str, since: int, kept_ms: int, now: int) -> list[Record]:
+        """Tombstones of what was kept long enough after its commit, and after this moment."""
+        return [
+            Record(OffsetCommitKey(group_id, topic, partition))
+            for topic, partitions in self._by_group.get(group_id, {}).items()
+            for partition, value in partitions.items()
+            if _is_expired(value, since, kept_ms, now)
+        ]
+
+    def count(self, group_id: str) -> int:
+        return sum(map(len, self._by_group.get(group_id, {}).values()))
+
+
+def _is_expired(value: OffsetCommitValue, since: int, kept_ms: int, now: int) -> bool:
+    if value.expire_timestamp != NO_TIMESTAMP:
+        return now >= value.expire_timestamp
+    return now - max(value.commit_timestamp, since) >= kept_ms
