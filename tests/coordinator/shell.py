@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from barnabas.config import BrokerConfig, broker_config
+from barnabas.coordinator.classic import ClassicGroup, State
 from barnabas.coordinator.coordinator import GroupCoordinator
 from barnabas.coordinator.effects import Context, Effects, TopicFacts
 from barnabas.coordinator.records import decode, encode
@@ -125,6 +126,6 @@ def lasting(coordinator: GroupCoordinator) -> tuple[Any, ...]:
     at_rest = {
         group.id: group.recording
         for group in coordinator.groups.values()
-        if group.recorded and group.state.value in ("Empty", "Stable")
+        if isinstance(group, ClassicGroup) and group.recorded and group.state in (State.EMPTY, State.STABLE)
     }
     return at_rest, coordinator.offsets._by_group

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from barnabas.coordinator.classic import State
+from barnabas.coordinator.classic import ClassicGroup, State
 from barnabas.coordinator.coordinator import GroupCoordinator
 from barnabas.coordinator.effects import Context, Effects, TopicFacts
 from barnabas.coordinator.records import (
@@ -316,7 +316,7 @@ class World:
         group = self.coordinator.groups.get(GROUP)
         effects = self.coordinator.handle(request, context, self.now, token)
         if isinstance(request, OffsetCommitRequest) and effects.records and request.member_id:
-            assert group is not None
+            assert isinstance(group, ClassicGroup)
             assert request.member_id in group.members, "a stranger has committed"
             assert request.generation_id_or_member_epoch == group.generation, "a zombie has committed"
         self._carry_out(effects)

@@ -1,4 +1,4 @@
-"""One broker, put together: data directories, metadata, replicas, server, housekeeping.
+"""One broker, put together: data directories, metadata, replicas, groups, server, housekeeping.
 
 Made and run by `barnabas up`, `barnabas broker` and `barnabas.testing`. Everything runs on one event loop; worker
 threads do only what blocks (fsync, compaction, the metadata store).
@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 
 from barnabas.broker.flusher import Flusher
+from barnabas.broker.groups import Groups
 from barnabas.broker.housekeeping import Housekeeping
 from barnabas.broker.listener import Listener, parse_listener
 from barnabas.broker.metadata import Metadata
@@ -71,12 +72,14 @@ class Broker:
         self.replicas = Replicas(self.id, self.directories, self.config)
         await self.replicas.start(image)
         self.metadata = Metadata(self._store, self._follow)
+        self.groups = Groups(self)
         if self.config.metrics_listen:
             from barnabas.broker.exposition import serve
 
             self._stop_metrics = serve(self, self.config.metrics_listen)
         self._housekeeping = Housekeeping(self)
         self._housekeeping.start()
+        self.groups.start()
 
     def _open_store(self, empty: ClusterImage) -> LocalStore:
         home = self.config.log_dirs[0]
@@ -98,6 +101,7 @@ class Broker:
         if self._stop_metrics is not None:
             self._stop_metrics()
         await self._housekeeping.stop()
+        await self.groups.stop()
         await asyncio.get_running_loop().run_in_executor(
             None, self.directories.close, self.replicas.high_watermarks()
         )
@@ -134,6 +138,7 @@ class Broker:
             self.server.config = self.config
             self.replicas.reconfigure(self.config)
         await self.replicas.follow(image)
+        self.groups.follow(image)
 
     def _advertised(self, listener: Listener) -> BrokerImage:
         if self.config.advertised_listeners:

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 from importlib import import_module
 from time import perf_counter
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.broker.metrics import ApiMetrics
@@ -25,19 +26,23 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.router")
 
 Handler = Callable[..., Any]
-"""(broker, request, peer) -> a response, None for no answer, or something to wait for."""
+"""(broker, request, peer) -> a response, None for no answer, or something to wait for.
+
+One that registers `with_header` is given the request's header too."""
 
 Refusal = Callable[[Any, int, Refused], Any]
 """(request, version, refused) -> the response that says so."""
 
-_handlers: dict[ApiKey, tuple[Handler, Refusal | None]] = {}
+_handlers: dict[ApiKey, tuple[Handler, Refusal | None, bool]] = {}
 
 
-def handles(key: ApiKey, refusal: Refusal | None = None) -> Callable[[Handler], Handler]:
+def handles(
+    key: ApiKey, refusal: Refusal | None = None, *, with_header: bool = False
+) -> Callable[[Handler], Handler]:
     """Register a handler, and how its API says no to a whole request where there is no `error_code` on top."""
 
     def register(handler: Handler) -> Handler:
-        _handlers[key] = (handler, refusal)
+        _handlers[key] = (handler, refusal, with_header)
         return handler
 
     return register
@@ -50,6 +55,7 @@ class Route(NamedTuple):
     version: int
     handle: Handler
     refusal: Refusal | None
+    with_header: bool
     response: type[Any]
     metrics: ApiMetrics
 
@@ -75,7 +81,10 @@ class Router:
                 return self._unsupported(header.api_key, header.correlation_id)
         request = decode_request(header, frame)
         try:
-            response = route.handle(self._broker, request, peer)
+            if route.with_header:
+                response = route.handle(self._broker, request, peer, header)
+            else:
+                response = route.handle(self._broker, request, peer)
         except Refused as refused:
             response = _refuse(route, request, refused)
         except Exception as error:
@@ -85,9 +94,13 @@ class Router:
         elif response is None:
             chunks = None
         else:
-            return asyncio.ensure_future(
+            task = asyncio.ensure_future(
                 self._answer_later(response, route, request, header.correlation_id, peer, started)
             )
+            if isinstance(response, CoroutineType):
+                # Should the client be gone before it has begun.
+                task.add_done_callback(lambda _: response.close())
+            return task
         route.metrics.observe(perf_counter() - started)
         return chunks
 
@@ -119,8 +132,9 @@ class Router:
             raise Malformed(f"{api.name} in version {version}; spoken are {api.lowest} to {api.highest}")
         if api.key not in _handlers:
             import_module(f"barnabas.broker.handlers.{api.family}")
-        handler, refusal = _handlers[api.key]
-        route = Route(api, version, handler, refusal, response_class(key), self._broker.metrics.api(api.name))
+        handler, refusal, with_header = _handlers[api.key]
+        metrics = self._broker.metrics.api(api.name)
+        route = Route(api, version, handler, refusal, with_header, response_class(key), metrics)
         self._routes[key, version] = route
         return route
 

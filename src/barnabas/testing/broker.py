@@ -29,7 +29,12 @@ class Broker:
     ) -> None:
         self._folder = None if data is not None else tempfile.mkdtemp(prefix="barnabas-")
         self.data = Path(data if data is not None else str(self._folder))
-        given = {"listeners": f"PLAINTEXT://127.0.0.1:{port}", "log.dirs": str(self.data), **(settings or {})}
+        given = {
+            "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "log.dirs": str(self.data),
+            "group.initial.rebalance.delay.ms": "0",
+            **(settings or {}),
+        }
         self._config, unknown = broker_config(given)
         if unknown:
             raise BarnabasError(f"There is no broker setting {unknown[0]!r}.")

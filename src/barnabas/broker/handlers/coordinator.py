@@ -1,28 +1,47 @@
-"""FindCoordinator v0-4: this broker has no groups and no transactions yet, and says so."""
+"""FindCoordinator v0-4, for one key or for several: which broker looks after a group. There are no transactions yet."""
 
 from typing import TYPE_CHECKING
 
 from barnabas.broker.connection import Connection
 from barnabas.broker.router import handles
-from barnabas.errors import Code
+from barnabas.errors import Code, Refused
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 if TYPE_CHECKING:
     from barnabas.broker.broker import Broker
 
-SORRY = "This broker has no group and transaction coordinators yet: assign partitions instead of subscribing."
+GROUP = 0
+TRANSACTION = 1
+NO_TRANSACTIONS = "Transactions are not supported by this broker."
 
 
 @handles(ApiKey.FIND_COORDINATOR)
-def find_coordinator(
+async def find_coordinator(
     broker: "Broker", request: FindCoordinatorRequest, peer: Connection
 ) -> FindCoordinatorResponse:
-    code = Code.COORDINATOR_NOT_AVAILABLE
+    if request.coordinator_keys:
+        rows = [await _find(broker, request.key_type, key) for key in request.coordinator_keys]
+        return FindCoordinatorResponse(coordinators=rows)
+    found = await _find(broker, request.key_type, request.key)
     return FindCoordinatorResponse(
-        error_code=code,
-        error_message=SORRY,
-        node_id=-1,
-        port=-1,
-        coordinators=[Coordinator(key, -1, "", -1, code, SORRY) for key in request.coordinator_keys],
+        error_code=found.error_code,
+        error_message=found.error_message,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
     )
+
+
+async def _find(broker: "Broker", key_type: int, key: str) -> Coordinator:
+    try:
+        if key_type == TRANSACTION:
+            raise Refused(Code.COORDINATOR_NOT_AVAILABLE, NO_TRANSACTIONS)
+        if key_type != GROUP:
+            raise Refused(Code.INVALID_REQUEST, f"There is no kind {key_type} of coordinators.")
+        node = broker.metadata.image.brokers.get(await broker.groups.find(key))
+        if node is None:
+            raise Refused(Code.COORDINATOR_NOT_AVAILABLE)
+    except Refused as refused:
+        return Coordinator(key, -1, "", -1, refused.code, refused.message)
+    return Coordinator(key, node.id, node.host, node.port, Code.NONE, None)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from barnabas.broker.connection import Connection
 from barnabas.broker.partition import Partition
 from barnabas.broker.router import handles
+from barnabas.cluster.controller import INTERNAL_TOPICS
 from barnabas.errors import Code, Refused
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.produce import (
@@ -54,6 +55,8 @@ def produce(
         rows = []
         for part in topic.partition_data:
             try:
+                if name in INTERNAL_TOPICS:
+                    raise Refused(Code.INVALID_TOPIC_EXCEPTION, "Only the broker writes to its own topics.")
                 partition = get(name, part.index)
                 if part.records is None:
                     raise Refused(Code.INVALID_RECORD, "there is no record batch for the partition")

@@ -1,0 +1,232 @@
+"""Hosts one group coordinator over its partition: the hands of a machine that only thinks. Owned by `groups`.
+
+Always holds: records are applied in the order of the log, right after they are in it; an answer leaves when all
+that was in the log when it was given is below the high watermark: nobody is told of what could still be lost.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from barnabas.broker.partition import Partition
+from barnabas.coordinator.coordinator import GroupCoordinator
+from barnabas.coordinator.effects import NEVER, Context, Effects, TopicFacts
+from barnabas.coordinator.records import Record, decode, encode
+from barnabas.coordinator.refusals import append_code, refusal
+from barnabas.errors import Code, Refused
+from barnabas.types import Millis, Offset
+from barnabas.wire.batch import Record as BatchRecord
+from barnabas.wire.batch import decode_batch, encode_batch, headers
+from barnabas.wire.codec import Malformed
+
+if TYPE_CHECKING:
+    from barnabas.broker.broker import Broker
+
+SLICE = 64 << 10
+"""How much of a partition is replayed before requests have their turn: about 10 ms."""
+
+BACK_OFF_MS = 1000
+"""How long a coordinator whose records are refused by the log waits before it does what is due by itself."""
+
+log = logging.getLogger("barnabas.groups")
+
+Replies: TypeAlias = list[tuple["Waiting", Any]]
+
+
+class Waiting:
+    """Mutable: a request and, sooner or later, its answer. A future is made only for one that really waits."""
+
+    __slots__ = ("_answer", "_future", "request")
+
+    def __init__(self, request: Any) -> None:
+        self.request = request
+        self._answer: Any = None
+        self._future: asyncio.Future[Any] | None = None
+
+    def give(self, answer: Any) -> None:
+        if self._future is None:
+            self._answer = answer
+        elif not self._future.done():
+            self._future.set_result(answer)
+
+    @property
+    def outcome(self) -> Any:
+        """The answer, or a future of it."""
+        if self._answer is not None:
+            return self._answer
+        self._future = asyncio.get_running_loop().create_future()
+        return self._future
+
+
+class CoordinatorHost:
+    """Mutable: a coordinator at work."""
+
+    def __init__(self, broker: "Broker", partition: Partition, topics: Mapping[str, TopicFacts]) -> None:
+        self.partition = partition
+        self.coordinator = GroupCoordinator(broker.config, topics)
+        self.is_loaded = False
+        self._topics = topics
+        self.replayed = 0
+        self._broker = broker
+        self._owed: deque[tuple[Offset, Replies]] = deque()
+        """Answers that wait for the high watermark."""
+        self._flushing: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = NEVER
+
+    # What the broker asks
+
+    def ask(self, request: Any, context: Context) -> Any:
+        """The answer to a request, or a future of it."""
+        waiting = Waiting(request)
+        now = self._broker.clock.now()
+        self._carry_out(self.coordinator.handle(request, context, now, waiting), now)
+        self._arm(now)
+        return waiting.outcome
+
+    def topics_changed(self, topics: Mapping[str, TopicFacts]) -> None:
+        self._topics = topics
+        if self.is_loaded:
+            now = self._broker.clock.now()
+            self._carry_out(self.coordinator.topics_changed(topics, now), now)
+            self._arm(now)
+
+    def close(self) -> None:
+        """Another broker has the groups now, or nobody: who waits must ask anew."""
+        self._disarm()
+        self.partition.unwatch(self)
+        for task in self._flushing:
+            task.cancel()
+        effects = self.coordinator.resign(Code.NOT_COORDINATOR)
+        for waiting, answer in effects.replies:
+            waiting.give(answer)
+        for _, replies in self._owed:
+            for waiting, _ in replies:
+                waiting.give(refusal(waiting.request, Code.NOT_COORDINATOR))
+
+    # Loading
+
+    async def load(self) -> None:
+        """Replay the partition, in slices, up to where it ends now: nobody else writes to it."""
+        offset, end = self.partition.log.start, self.partition.high_watermark
+        while offset < end:
+            try:
+                piece = self.partition.read(offset, SLICE, committed=True)
+            except Refused as refused:
+                self._broker.note_refusal("Groups", refused, *self.partition.tp)
+                log.error("the groups of %s cannot be loaded: %s", self.partition.tp, refused.message)
+                return
+            if piece is None:
+                break
+            offset = self._replay(piece.read(), offset)
+            await asyncio.sleep(0)
+        self.loaded()
+
+    def _replay(self, data: bytes, offset: Offset) -> Offset:
+        for at, header in headers(data):
+            if not header.is_control and header.next_offset > offset:
+                for stored in decode_batch(data, at):
+                    self._replay_record(stored)
+            offset = header.next_offset
+        return offset
+
+    def _replay_record(self, stored: BatchRecord) -> None:
+        try:
+            record = decode(stored.key or b"", stored.value)
+        except Malformed as malformed:
+            log.error("%s has a broken record at %d: %s", self.partition.tp, stored.offset, malformed)
+            return
+        if record is not None:
+            self.replayed += 1
+            self.coordinator.apply(record)
+
+    def loaded(self) -> None:
+        """From here on requests are served."""
+        now = self._broker.clock.now()
+        self.is_loaded = True
+        self._carry_out(self.coordinator.loaded(now), now)
+        self.topics_changed(self._topics)
+        self._arm(now)
+
+    # Effects
+
+    def _carry_out(self, effects: Effects, now: Millis) -> bool:
+        """Append, apply, answer. False where the log has refused."""
+        if effects.records:
+            try:
+                self._append(effects.records, now)
+            except Refused as refused:
+                self._broker.note_refusal("Groups", refused, *self.partition.tp)
+                code = append_code(refused.code)
+                for waiting, _ in effects.replies:
+                    waiting.give(refusal(waiting.request, code))
+                return False
+            for record in effects.records:
+                self.coordinator.apply(record)
+        if effects.replies:
+            self._answer_when_safe(effects.replies)
+        return True
+
+    def _append(self, records: list[Record], now: Millis) -> None:
+        rows = [BatchRecord(number, now, *encode(record)) for number, record in enumerate(records)]
+        self.partition.append(memoryview(bytearray(encode_batch(rows))), now)
+
+    def _answer_when_safe(self, replies: Replies) -> None:
+        partition = self.partition
+        stored = partition.log
+        if stored.unflushed >= stored.config.flush_messages:
+            task = asyncio.create_task(self._answer_when_flushed(stored.end, replies))
+            self._flushing.add(task)
+            task.add_done_callback(self._flushing.discard)
+        elif partition.high_watermark >= stored.end:
+            for waiting, answer in replies:
+                waiting.give(answer)
+        else:
+            self._owed.append((stored.end, replies))
+            partition.watch(self)
+
+    async def _answer_when_flushed(self, end: Offset, replies: Replies) -> None:
+        try:
+            await self._broker.flusher.flush(self.partition, end)
+        except Refused as refused:
+            self._broker.note_refusal("Groups", refused, *self.partition.tp)
+            replies = [(w, refusal(w.request, append_code(refused.code))) for w, _ in replies]
+        for waiting, answer in replies:
+            waiting.give(answer)
+
+    def wake(self) -> None:
+        """The high watermark may have moved."""
+        while self._owed and self._owed[0][0] <= self.partition.high_watermark:
+            _, replies = self._owed.popleft()
+            for waiting, answer in replies:
+                waiting.give(answer)
+        if not self._owed:
+            self.partition.unwatch(self)
+
+    # Time
+
+    def _arm(self, now: Millis, not_before: int = 0) -> None:
+        """See to it that the coordinator is woken when something is due."""
+        at = max(self.coordinator.deadline, not_before)
+        if at == self._timer_at:
+            return
+        self._disarm()
+        if at < NEVER:
+            self._timer_at = at
+            delay = max(at - now, 0) / 1000
+            self._timer = asyncio.get_running_loop().call_later(delay, self._tick)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._timer_at = None, NEVER
+
+    def _tick(self) -> None:
+        self._timer, self._timer_at = None, NEVER
+        now = self._broker.clock.now()
+        appended = True
+        if self.coordinator.deadline <= now:
+            appended = self._carry_out(self.coordinator.tick(now), now)
+        self._arm(now, 0 if appended else now + BACK_OFF_MS)

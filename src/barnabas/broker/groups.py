@@ -1,0 +1,188 @@
+"""Owns the group coordinators of this broker: one for each partition of `__consumer_offsets` that it leads.
+
+Handlers find a group's coordinator here; `metadata` tells of each new image. A coordinator is a pure machine: a host
+appends its records, applies them, lets its answers go when the high watermark has passed them, and wakes it when
+something is due. After a start the partitions are replayed in slices; until then requests are told to come again.
+"""
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING
+
+from barnabas.cluster.controller import WantedTopic, create_topic
+from barnabas.cluster.image import ClusterImage, TopicImage
+from barnabas.errors import Code, Refused
+from barnabas.types import BrokerId
+
+if TYPE_CHECKING:
+    from barnabas.broker.broker import Broker
+    from barnabas.broker.coordinator_host import CoordinatorHost
+    from barnabas.coordinator.effects import TopicFacts
+
+OFFSETS_TOPIC = "__consumer_offsets"
+
+log = logging.getLogger("barnabas.groups")
+
+
+class Groups:
+    """Mutable: the hosts, by partition. Nothing of the coordinators is imported before there is one to host."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._hosts: dict[int, CoordinatorHost] = {}
+        self._facts: dict[str, TopicFacts] = {}
+        self._topics: dict[str, TopicImage] = {}
+        self._loading: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        """Take up the groups of the last run, behind the first requests."""
+        if OFFSETS_TOPIC in self._broker.metadata.image.topics:
+            self._go_on(self._resume())
+
+    async def stop(self) -> None:
+        for task in self._loading:
+            task.cancel()
+        await asyncio.gather(*self._loading, return_exceptions=True)
+        for host in self._hosts.values():
+            host.close()
+
+    # Finding a coordinator
+
+    def partition_of(self, group_id: str) -> int:
+        topic = self._broker.metadata.image.topics.get(OFFSETS_TOPIC)
+        count = len(topic.partitions) if topic else self._broker.config.offsets_topic_num_partitions
+        return (java_hash(group_id) & 0x7FFFFFFF) % count
+
+    async def find(self, group_id: str) -> BrokerId:
+        """The broker that coordinates a group; makes the topic for it where there is none yet."""
+        if OFFSETS_TOPIC not in self._broker.metadata.image.topics:
+            await self._create_topic()
+        topic = self._broker.metadata.image.topics[OFFSETS_TOPIC]
+        return topic.partitions[self.partition_of(group_id)].leader
+
+    def host(self, group_id: str) -> "CoordinatorHost":
+        """The coordinator of a group, if it is here and knows its groups."""
+        host = self._hosts.get(self.partition_of(group_id))
+        if host is None:
+            raise Refused(self._why_not_here(group_id))
+        if not host.is_loaded:
+            raise Refused(Code.COORDINATOR_LOAD_IN_PROGRESS)
+        return host
+
+    def all(self) -> list["CoordinatorHost"]:
+        """All coordinators here, or the refusal that says that some do not know their groups yet."""
+        if self._loading:
+            raise Refused(Code.COORDINATOR_LOAD_IN_PROGRESS)
+        return list(self._hosts.values())
+
+    def _why_not_here(self, group_id: str) -> Code:
+        image = self._broker.metadata.image
+        topic = image.topics.get(OFFSETS_TOPIC)
+        here = topic is not None and topic.partitions[self.partition_of(group_id)].leader == self._broker.id
+        return Code.COORDINATOR_LOAD_IN_PROGRESS if here and self._loading else Code.NOT_COORDINATOR
+
+    async def _create_topic(self) -> None:
+        config = self._broker.config
+        wanted = WantedTopic(
+            OFFSETS_TOPIC,
+            uuid.uuid4(),
+            config.offsets_topic_num_partitions,
+            config.offsets_topic_replication_factor,
+            configs={
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(config.offsets_topic_segment_bytes),
+            },
+        )
+        try:
+            await self._broker.metadata.change(lambda image: create_topic(image, wanted, config))
+            log.info("created %s with %d partitions", OFFSETS_TOPIC, wanted.partitions)
+        except Refused as refused:
+            if refused.code is not Code.TOPIC_ALREADY_EXISTS:
+                raise Refused(Code.COORDINATOR_NOT_AVAILABLE, refused.message) from refused
+
+    # Following the cluster
+
+    def follow(self, image: ClusterImage) -> None:
+        """Host coordinators for partitions that are new here, and tell all of them about topics."""
+        if OFFSETS_TOPIC not in image.topics and not self._hosts:
+            return
+        changed = self._note_topics(image)
+        self._drop_strangers(image)
+        taken = self._take(image)
+        full = [host for host in taken if host.partition.log.end > host.partition.log.start]
+        for host in taken:
+            if host not in full:
+                host.loaded()
+        if full:
+            self._go_on(self._load(full))
+        if changed:
+            for host in self._hosts.values():
+                host.topics_changed(self._facts)
+
+    def _note_topics(self, image: ClusterImage) -> bool:
+        """Keep what coordinators know of topics; the same object for as long as nothing about them changes."""
+        from barnabas.coordinator.effects import TopicFacts
+
+        before = self._topics
+        topics = dict(image.topics)
+        facts = {
+            name: self._facts[name]
+            if before.get(name) is topic
+            else TopicFacts(topic.id, len(topic.partitions))
+            for name, topic in topics.items()
+        }
+        self._topics = topics
+        if facts == self._facts:
+            return False
+        self._facts = facts
+        return True
+
+    def _take(self, image: ClusterImage) -> list["CoordinatorHost"]:
+        """New hosts for the partitions led here that have none."""
+        from barnabas.broker.coordinator_host import CoordinatorHost
+
+        topic = image.topics.get(OFFSETS_TOPIC)
+        taken = []
+        for index in range(len(topic.partitions) if topic else 0):
+            partition = self._broker.replicas.find(OFFSETS_TOPIC, index)
+            if partition is not None and index not in self._hosts:
+                host = self._hosts[index] = CoordinatorHost(self._broker, partition, self._facts)
+                taken.append(host)
+        return taken
+
+    def _drop_strangers(self, image: ClusterImage) -> None:
+        for index, host in list(self._hosts.items()):
+            if self._broker.replicas.find(OFFSETS_TOPIC, index) is not host.partition:
+                del self._hosts[index]
+                host.close()
+
+    # Loading
+
+    def _go_on(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._loading.add(task)
+        task.add_done_callback(self._loading.discard)
+
+    async def _resume(self) -> None:
+        # The first requests of clients need no groups: they are not to wait for the imports.
+        await asyncio.sleep(0)
+        self.follow(self._broker.metadata.image)
+
+    async def _load(self, hosts: list["CoordinatorHost"]) -> None:
+        for host in hosts:
+            await host.load()
+        records = sum(host.replayed for host in hosts)
+        groups = sum(len(host.coordinator.groups) for host in hosts)
+        log.info("loaded %d groups from %d records of %s", groups, records, OFFSETS_TOPIC)
+
+
+def java_hash(text: str) -> int:
+    """String.hashCode of Java, which decides where a group lives: over UTF-16, in 32 bits."""
+    code = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for at in range(0, len(units), 2):
+        code = (31 * code + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
+    return code - (1 << 32) if code >> 31 else code

@@ -1,0 +1,37 @@
+"""The group protocol of KIP-848: ConsumerGroupHeartbeat v0-1, ConsumerGroupDescribe v0-1. The coordinator decides."""
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from barnabas.broker.asking import ask, context, later, say_no
+from barnabas.broker.connection import Connection
+from barnabas.broker.router import handles
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.frames import RequestHeader
+from barnabas.wire.messages.consumer_groups import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeatRequest,
+)
+
+if TYPE_CHECKING:
+    from barnabas.broker.broker import Broker
+
+
+@handles(ApiKey.CONSUMER_GROUP_HEARTBEAT, say_no, with_header=True)
+def heartbeat(
+    broker: "Broker", request: ConsumerGroupHeartbeatRequest, peer: Connection, header: RequestHeader
+) -> Any:
+    asker = context(header, peer, "" if request.member_id else str(uuid.uuid4()))
+    return broker.groups.host(request.group_id).ask(request, asker)
+
+
+@handles(ApiKey.CONSUMER_GROUP_DESCRIBE, say_no, with_header=True)
+async def describe(
+    broker: "Broker", request: ConsumerGroupDescribeRequest, peer: Connection, header: RequestHeader
+) -> ConsumerGroupDescribeResponse:
+    rows = []
+    for group_id in request.group_ids:
+        part = ConsumerGroupDescribeRequest([group_id])
+        rows += (await later(ask(broker, group_id, part, header, peer, alone=True))).groups
+    return ConsumerGroupDescribeResponse(groups=rows)
