@@ -1,5 +1,9 @@
 """Records of groups are the bytes that Kafka writes, and what Kafka wrote is read. The bytes are Kafka 4.3's own."""
 
+import json
+import re
+import subprocess
+from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -35,6 +39,8 @@ from barnabas.coordinator.records import (
     decode,
     encode,
 )
+from barnabas.wire.batch import Record as BatchRecord
+from barnabas.wire.batch import encode_batch
 from barnabas.wire.codec import Malformed
 
 NOW = 1_700_000_000_000
@@ -269,3 +275,33 @@ def test_records_are_values() -> None:
     key = OffsetCommitKey("group", "topic", 7)
     assert {key: 1}[OffsetCommitKey("group", "topic", 7)] == 1
     assert len({value for _, _, value, _ in WRITTEN}) > 10
+
+
+@pytest.mark.java
+def test_kafkas_own_tool_reads_what_we_write(tmp_path: Path, kafka_libs: Path) -> None:
+    rows = [encode(Record(key, value)) for key, _, value, _ in WRITTEN]
+    rows.append(encode(Record(OffsetCommitKey("group", "gone", 0))))
+    segment = tmp_path / "00000000000000000000.log"
+    segment.write_bytes(
+        encode_batch([BatchRecord(i, NOW, key, value, ()) for i, (key, value) in enumerate(rows)])
+    )
+    done = subprocess.run(
+        [
+            *("java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{kafka_libs}/*"),
+            *("org.apache.kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", str(segment)),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    lines = [line for line in done.stdout.splitlines() if "key:" in line or "payload:" in line]
+    assert len(lines) == len(rows), done.stdout[-4000:]
+    keys = [json.loads(found[1]) for line in lines if (found := re.search(r" key: (\{.*?\}\})", line))]
+    assert [int(each["type"]) for each in keys] == [key.type for key, _, _, _ in WRITTEN] + [1]
+    assert all('"group":"group"' in line or '"groupId":"group"' in line for line in lines)
+    commit, member_of_both = lines[1], lines[9]
+    assert '"offset":42,"leaderEpoch":3,"metadata":"note"' in commit
+    assert '"name":"range"' in member_of_both
+    assert "payload: <DELETE>" in lines[-1]
