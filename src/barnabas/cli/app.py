@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from barnabas.cli import configs, consume, dump, produce, topics
+from barnabas.cli import configs, consume, dump, groups, produce, topics
 from barnabas.cli.exits import ends_well
 
 # Plain help: rich would make --help four times slower.
@@ -100,5 +100,6 @@ def _known(log_format: str) -> None:
 app.add_typer(topics.app, name="topic")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
+app.add_typer(groups.app, name="group")
 app.add_typer(configs.app, name="config")
 app.add_typer(dump.app, name="log")

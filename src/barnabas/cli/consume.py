@@ -1,23 +1,23 @@
 """`barnabas consume`: records to stdout, from where one wants, until one has enough."""
 
 import re
+import signal
 import sys
 import time
-from datetime import datetime
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from barnabas.cli.exits import ends_well
+from barnabas.cli.exits import INTERRUPTED, ends_well
+from barnabas.cli.moments import moment
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap
 from barnabas.errors import BarnabasError
-from barnabas.types import TopicPartition
+from barnabas.types import Offset, TopicPartition
 
 if TYPE_CHECKING:
     from barnabas.cli.formats import Write
     from barnabas.client.consumer import Consumer
-
-_UNITS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 @ends_well
@@ -44,6 +44,15 @@ def consume(
             "--from-time", metavar="T", help="From a time: 2026-01-31T12:00, milliseconds, or 10m ago as 10m."
         ),
     ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "--group",
+            "-g",
+            metavar="G",
+            help="As a member of this group: share the topic, go on from its offsets.",
+        ),
+    ] = None,
     max_records: Annotated[
         int | None, typer.Option("--max", "--max-messages", "-n", min=1, help="Stop after so many records.")
     ] = None,
@@ -67,6 +76,7 @@ def consume(
     barnabas consume orders --from-beginning --max 10
     barnabas consume orders --partition 0 --offset 42 --format json
     barnabas consume orders --from-time 1h --until-end --format '%p/%o %k=%v\\n'
+    barnabas consume orders --group billing --from-beginning
     In a template: %k key, %v value, %t topic, %p partition, %o offset, %T timestamp, %h headers,
     %K and %S lengths of key and value.
     """
@@ -76,7 +86,15 @@ def consume(
     if from_beginning + (offset is not None) + (from_time is not None) > 1:
         raise BarnabasError("Give only one of --from-beginning, --offset and --from-time.")
     write = writer(format)
-    start = None if from_time is None else _moment(from_time)
+    if group is not None:
+        if partition or offset is not None or from_time is not None:
+            raise BarnabasError(
+                "A group says itself which partitions are read, and from where: `barnabas group reset` changes that."
+            )
+        reset = "earliest" if from_beginning else "latest"
+        _share(bootstrap, topic, group, reset, write, max_records, until_end, timeout_ms)
+        return
+    start = None if from_time is None else moment(from_time)
     with Consumer(bootstrap, client_id="barnabas-cli", max_partition_fetch_bytes=4 << 20) as consumer:
         _assign(consumer, topic, partition or [])
         if from_beginning:
@@ -86,6 +104,73 @@ def consume(
         else:
             _seek(consumer, offset or "latest")
         _copy(consumer, write, max_records, until_end, timeout_ms)
+
+
+def _share(
+    bootstrap: str,
+    topic: str,
+    group: str,
+    reset: str,
+    write: "Write",
+    max_records: int | None,
+    until_end: bool,
+    timeout_ms: int | None,
+) -> None:
+    """Read as a member of a group. Ctrl-C ends between two polls, so that what was printed is committed."""
+    from barnabas.client.consumer import Consumer
+
+    stopping = _Stopping()
+    consumer = Consumer(
+        bootstrap,
+        client_id="barnabas-cli",
+        group_id=group,
+        auto_offset_reset=reset,
+        max_partition_fetch_bytes=4 << 20,
+    )
+    with consumer, stopping:
+        ends = consumer.end_offsets(consumer.partitions_for(topic))
+        consumer.subscribe([topic])
+        out = sys.stdout.buffer
+        left = max_records
+        heard = time.monotonic()
+        while not stopping.asked:
+            patience = 1.0 if timeout_ms is None else heard + timeout_ms / 1000 - time.monotonic()
+            if patience <= 0 or (until_end and _has_read(consumer, ends)):
+                return
+            found = consumer.poll(timeout=min(patience, 0.5), max_records=min(left or 10_000, 10_000))
+            if found:
+                heard = time.monotonic()
+                out.write(b"".join(map(write, found)))
+                out.flush()
+                if left is not None and (left := left - len(found)) <= 0:
+                    return
+    sys.exit(INTERRUPTED)
+
+
+def _has_read(consumer: "Consumer", ends: "dict[TopicPartition, Offset]") -> bool:
+    """Whether all that the group gives us is read up to where it ended."""
+    mine = consumer.assignment()
+    return consumer.has_joined and all(consumer.position(each) >= ends.get(each, 0) for each in mine)
+
+
+class _Stopping:
+    """Turns the first Ctrl-C or SIGTERM into a question that is asked between polls; the second one ends at once."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def __enter__(self) -> "_Stopping":
+        self._before = {each: signal.signal(each, self._ask) for each in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for each, handler in self._before.items():
+            signal.signal(each, handler)
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
 
 
 def _assign(consumer: "Consumer", topic: str, wanted: list[int]) -> None:
@@ -109,21 +194,6 @@ def _seek(consumer: "Consumer", offset: str) -> None:
             consumer.seek(each, max(ends[each] + number, starts[each]) if number < 0 else number)
     else:
         raise BarnabasError(f"--offset takes a number, earliest or latest, not {offset!r}.")
-
-
-def _moment(text: str) -> int:
-    """A point in time in milliseconds."""
-    if re.fullmatch(r"\d+", text):
-        return int(text)
-    ago = re.fullmatch(r"(\d+)([smhd])", text)
-    if ago:
-        return int(time.time() * 1000) - int(ago[1]) * _UNITS[ago[2]]
-    try:
-        return int(datetime.fromisoformat(text).astimezone().timestamp() * 1000)
-    except ValueError:
-        raise BarnabasError(
-            f"{text!r} is no time: say 2026-01-31T12:00, milliseconds since 1970, or 10m."
-        ) from None
 
 
 def _copy(

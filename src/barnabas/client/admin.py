@@ -1,4 +1,4 @@
-"""Looks after topics, settings, records and brokers. Used by the command line and by people's scripts.
+"""Looks after topics, settings, records, groups and brokers. Used by the command line and by people's scripts.
 
 Every method is one question and one typed answer; what a broker refuses is raised as `Refused`, with the Code
 and a sentence that names the topic or setting.
@@ -13,6 +13,16 @@ from types import TracebackType
 from barnabas.client.cluster import Broker, Cluster, Topic
 from barnabas.client.connection import Connection
 from barnabas.client.failures import check
+from barnabas.client.groups import (
+    GroupDescription,
+    GroupListing,
+    alter_offsets,
+    committed_offsets,
+    delete_group,
+    delete_offsets,
+    describe_group,
+    list_groups,
+)
 from barnabas.client.offsets import OffsetAt, list_offsets
 from barnabas.client.resources import (
     ClusterDescription,
@@ -259,6 +269,34 @@ class Admin:
     def list_offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAt]:
         """The first offset at or after a timestamp, or offsets.LATEST, EARLIEST, MAX_TIMESTAMP."""
         return list_offsets(self._cluster, wanted, timeout=self._timeout)
+
+    # Groups
+
+    def list_groups(self, *, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[GroupListing]:
+        """All groups, or those in these states and of these types (classic, consumer)."""
+        return list_groups(self._cluster, states, types, timeout=self._timeout)
+
+    def describe_group(self, group: str) -> GroupDescription:
+        """A group with its members and what is assigned to them."""
+        return describe_group(self._cluster, group, timeout=self._timeout)
+
+    def delete_group(self, group: str) -> None:
+        """Delete a group that nobody is in, and what it has committed."""
+        delete_group(self._cluster, group, timeout=self._timeout)
+
+    def committed_offsets(
+        self, group: str, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, Offset]:
+        """What a group has committed, of these partitions or of all."""
+        return committed_offsets(self._cluster, group, partitions, timeout=self._timeout)
+
+    def alter_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit for a group that nobody is in: where it will go on reading."""
+        alter_offsets(self._cluster, group, offsets, timeout=self._timeout)
+
+    def delete_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> None:
+        """Forget what a group has committed of partitions that nobody in it subscribes to."""
+        delete_offsets(self._cluster, group, partitions, timeout=self._timeout)
 
     # Brokers
 

@@ -15,6 +15,7 @@ from barnabas.client.failures import RETRIABLE, STALE, NoBroker, Unreachable, ch
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.types import BrokerId, TopicPartition
 from barnabas.wire.codec import Message
+from barnabas.wire.messages.coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -107,6 +108,7 @@ class Cluster:
         self._brokers: dict[int, Broker] = {}
         self._controller = -1
         self._topics: dict[str, Topic] = {}
+        self._coordinators: dict[str, Address] = {}
         self.id: str | None = None
 
     def known_topic(self, name: str) -> Topic | None:
@@ -149,8 +151,9 @@ class Cluster:
             check(each.error_code, f"Topic {each.name!r}")
 
     def forget(self) -> None:
-        """Everything known about topics and the controller is stale."""
+        """Everything known about topics, coordinators and the controller is stale."""
         self._topics.clear()
+        self._coordinators.clear()
         self._controller = -1
 
     def leader_of(self, partition: TopicPartition) -> Connection:
@@ -194,6 +197,17 @@ class Cluster:
             self._ask(MetadataRequest(topics=[], allow_auto_topic_creation=False))
         # A cluster without a controller now forwards, or answers with an error that says to try again.
         return self.connection(self._controller) if self._controller in self._brokers else self.any()
+
+    def coordinator(self, group: str, *, alone: bool = False) -> Connection:
+        """A connection to the broker that looks after a group; `alone` for one that nobody else uses."""
+        address = self._coordinators.get(group)
+        if address is None:
+            request = FindCoordinatorRequest(key=group, coordinator_keys=[group])
+            answer = self._call_any(request, FindCoordinatorResponse)
+            found = answer.coordinators[0] if answer.coordinators else answer
+            check(found.error_code, f"Group {group!r}", found.error_message)
+            address = self._coordinators[group] = Address(found.host, found.port)
+        return self._new(address) if alone else self._open(address)
 
     def brokers(self) -> list[Broker]:
         """The brokers of the cluster, fresh."""
@@ -243,7 +257,7 @@ class Cluster:
         self._connections.clear()
 
     def _ask(self, request: MetadataRequest) -> MetadataResponse:
-        answer = self._call_any(request)
+        answer = self._call_any(request, MetadataResponse)
         self._brokers = {
             each.node_id: Broker(BrokerId(each.node_id), each.host, each.port, each.rack)
             for each in answer.brokers
@@ -252,20 +266,22 @@ class Cluster:
         self.id = answer.cluster_id
         return answer
 
-    def _call_any(self, request: MetadataRequest) -> MetadataResponse:
+    def _call_any(self, request: Message, answer: type[M]) -> M:
         connection = self.any()
         try:
-            return connection.call(request, MetadataResponse)
+            return connection.call(request, answer)
         except Unreachable:
             # An idle connection may have been closed long ago: that is no reason to fail.
-            return self.any().call(request, MetadataResponse)
+            return self.any().call(request, answer)
 
     def _open(self, address: Address) -> Connection:
         connection = self._connections.get(address)
         if connection is None or not connection.is_open:
-            connection = Connection(*address, client_id=self._client_id, timeout=self._timeout)
-            self._connections[address] = connection
+            connection = self._connections[address] = self._new(address)
         return connection
+
+    def _new(self, address: Address) -> Connection:
+        return Connection(*address, client_id=self._client_id, timeout=self._timeout)
 
 
 def _topic(found: MetadataResponseTopic) -> Topic:

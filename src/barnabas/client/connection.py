@@ -4,6 +4,7 @@ Owned by `cluster`. Always holds: after any failure the connection is closed, so
 another request's. Not for several threads at once.
 """
 
+import select
 import socket
 import time
 from collections import deque
@@ -63,6 +64,10 @@ class Connection:
         if found != correlation_id:
             raise self._lost(f"{self.address} answered request {found} where {correlation_id} was due.")
         return message
+
+    def has_answer(self, within: float) -> bool:
+        """Whether an answer begins to come in so many seconds, or the connection ends; for `receive` to tell which."""
+        return bool(select.select([self._socket], [], [], within)[0]) if self.is_open else True
 
     def version_of(self, key: int) -> int:
         """The newest version of an API that both sides speak."""

@@ -1,22 +1,31 @@
-"""Reads records from partitions that were assigned by hand.
+"""Reads records from partitions that were assigned by hand, or that its group gives it.
 
 Always holds: a partition's records come in order, each once, from the position on; the position is the offset
-of the next record that `poll` will give.
+of the next record that `poll` will give. A group is told of a record as read only after the poll that follows it,
+or by `commit` and `close`.
 
     with Consumer("localhost:9092", auto_offset_reset="earliest") as consumer:
         consumer.assign([TopicPartition("orders", 0)])
+        for record in consumer.poll(timeout=1.0): ...
+
+    with Consumer("localhost:9092", group_id="billing") as consumer:
+        consumer.subscribe(["orders"])
         for record in consumer.poll(timeout=1.0): ...
 """
 
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import NamedTuple
 
 from barnabas.client.cluster import Cluster
 from barnabas.client.connection import Connection
 from barnabas.client.failures import RETRIABLE, STALE, check
+from barnabas.client.group_member import GroupMember, Phase
+from barnabas.client.groups import committed_offsets
+from barnabas.client.membership import Membership
 from barnabas.client.offsets import EARLIEST, LATEST, OffsetAt, list_offsets
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.types import Offset, TopicPartition
@@ -53,7 +62,15 @@ class Consumer:
         bootstrap_servers: str | Iterable[str] = "localhost:9092",
         *,
         client_id: str = "barnabas-consumer",
+        group_id: str | None = None,
+        group_instance_id: str | None = None,
         auto_offset_reset: str = "latest",
+        enable_auto_commit: bool = True,
+        auto_commit_interval_ms: int = 5_000,
+        session_timeout_ms: int = 45_000,
+        heartbeat_interval_ms: int = 3_000,
+        max_poll_interval_ms: int = 300_000,
+        metadata_max_age_ms: int = 300_000,
         fetch_min_bytes: int = 1,
         fetch_max_bytes: int = 52_428_800,
         fetch_max_wait_ms: int = 500,
@@ -84,10 +101,34 @@ class Consumer:
         self._fetched: deque[tuple[TopicPartition, memoryview, int]] = deque()
         self._ready: deque[ConsumerRecord] = deque()
         self._high_watermarks: dict[TopicPartition, int] = {}
+        self._group_id = group_id
+        self._membership: Membership | None = None
+        self._new_member = partial(
+            GroupMember,
+            instance_id=group_instance_id,
+            session_timeout_ms=session_timeout_ms,
+            rebalance_timeout_ms=max_poll_interval_ms,
+            heartbeat_interval_ms=heartbeat_interval_ms,
+            retry_backoff_ms=retry_backoff_ms,
+        )
+        self._metadata_max_age = metadata_max_age_ms / 1000
+        self._given: tuple[TopicPartition, ...] | None = None
+        self._committed: dict[TopicPartition, int] = {}
+        self._auto_commit = enable_auto_commit
+        self._commit_interval = auto_commit_interval_ms / 1000
+        self._commit_at = 0.0
         self._cluster.any()  # an unreachable broker is told of here
 
-    def close(self) -> None:
-        self._cluster.close()
+    def close(self, *, commit: bool = True) -> None:
+        """Commit what polls have given, if commits are automatic, and leave the group."""
+        try:
+            if commit and self._auto_commit:
+                self._commit_given()
+        finally:
+            if self._membership is not None:
+                self._membership.leave()
+                self._membership = None
+            self._cluster.close()
 
     def __enter__(self) -> "Consumer":
         return self
@@ -95,9 +136,28 @@ class Consumer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        # After a failure nobody knows whether the last records were dealt with: they will come again.
+        self.close(commit=error is None)
 
     # What is read
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """Share these topics with the other members of the group; `poll` joins it."""
+        if self._group_id is None:
+            raise BarnabasError(
+                "A consumer without a group.id cannot subscribe: give one, or assign partitions."
+            )
+        if self._membership is not None:
+            raise BarnabasError("This consumer has subscribed already.")
+        member = self._new_member(self._group_id, topics)
+        self._membership = Membership(
+            self._cluster, member, timeout=self._timeout, recount=self._metadata_max_age
+        )
+
+    @property
+    def has_joined(self) -> bool:
+        """Whether the group has given this consumer its partitions; that may be none."""
+        return self._given is not None
 
     def assign(self, partitions: Mapping[TopicPartition, int] | Iterable[TopicPartition]) -> None:
         """Read these and no others, from the offsets given, else from where auto.offset.reset says."""
@@ -159,16 +219,19 @@ class Consumer:
 
     def poll(self, timeout: float = 0.0, max_records: int | None = None) -> list[ConsumerRecord]:
         """The next records, waiting up to `timeout` seconds for the first; an empty list when none came."""
-        if not self._positions:
-            raise BarnabasError("Nothing is assigned to this consumer: call assign first.")
+        if not self._positions and self._membership is None:
+            raise BarnabasError("Nothing is assigned to this consumer: call assign or subscribe first.")
         limit = max_records or self._max_poll_records
         deadline = time.monotonic() + timeout
         pause = self._backoff
+        self._follow_group(0.0)
         while not self._fill(limit):
             left = deadline - time.monotonic()
             try:
-                self._find_positions()
-                self._fetch(min(max(left, 0.0), self._max_wait))
+                if self._positions:
+                    self._find_positions()
+                    self._fetch(min(max(left, 0.0), self._max_wait))
+                self._follow_group(0.0 if self._positions else max(left, 0.0))
             except Refused as error:
                 if error.code not in RETRIABLE or error.code is Code.CORRUPT_MESSAGE or left <= 0:
                     raise
@@ -178,6 +241,63 @@ class Consumer:
                 self._fill(limit)
                 break
         return [self._ready.popleft() for _ in range(min(limit, len(self._ready)))]
+
+    # The group
+
+    def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
+        """Tell the group what has been read: all that polls have given, or these offsets of next records."""
+        if self._membership is None:
+            raise BarnabasError("This consumer is in no group: subscribe first.")
+        code = self._commit_given() if offsets is None else self._membership.commit(offsets)
+        if code:
+            raise Refused(code, f"Group {self._group_id!r} did not take the commit: {code.advice}")
+
+    def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
+        """What the group has committed of these."""
+        if self._group_id is None:
+            raise BarnabasError("This consumer has no group.id.")
+        return committed_offsets(self._cluster, self._group_id, list(partitions), timeout=self._timeout)
+
+    def _follow_group(self, wait: float) -> None:
+        """Heartbeats, commits and rebalances; waits so long for partitions where there are none."""
+        if self._membership is None:
+            return
+        if self._auto_commit and self._given and time.monotonic() >= self._commit_at:
+            self._commit_given()
+        self._membership.drive(wait)
+        member = self._membership.member
+        if member.phase is Phase.REVOKING:
+            if self._auto_commit:
+                self._commit_given()
+            member.given_back()
+        if member.assignment is not self._given:
+            self._take_over(member.assignment)
+
+    def _take_over(self, partitions: tuple[TopicPartition, ...] | None) -> None:
+        """Read these from where the group has got to."""
+        committed = self.committed(partitions) if partitions else {}
+        self._committed = dict(committed)
+        self.assign([])
+        self._positions = {each: committed.get(each) for each in partitions or ()}
+        self._given = partitions
+        self._commit_at = time.monotonic() + self._commit_interval
+
+    def _commit_given(self) -> Code:
+        self._commit_at = time.monotonic() + self._commit_interval
+        changed = {p: at for p, at in self._delivered().items() if self._committed.get(p) != at}
+        if not changed or not self._given or self._membership is None:
+            return Code.NONE
+        code = self._membership.commit(changed)
+        if not code:
+            self._committed.update(changed)
+        return code
+
+    def _delivered(self) -> dict[TopicPartition, int]:
+        """Where the reader is: behind the last record that a poll gave."""
+        found = {partition: at for partition, at in self._positions.items() if at is not None}
+        found |= {partition: offset for partition, _, offset in reversed(self._fetched)}
+        found |= {TopicPartition(each.topic, each.partition): each.offset for each in reversed(self._ready)}
+        return found
 
     def _fill(self, limit: int) -> bool:
         """Decode fetched batches until there are enough records; False when there is none at all."""
@@ -304,9 +424,6 @@ class Consumer:
 
     def _forget_fetched(self) -> None:
         """Records read ahead are given up; the positions go back to where the reader is."""
-        for partition, _, offset in reversed(self._fetched):
-            self._positions[partition] = offset
-        for record in reversed(self._ready):
-            self._positions[TopicPartition(record.topic, record.partition)] = record.offset
+        self._positions.update(self._delivered())
         self._ready.clear()
         self._fetched.clear()

@@ -38,9 +38,11 @@ STALE = frozenset(
         Code.FENCED_LEADER_EPOCH,
         Code.UNKNOWN_LEADER_EPOCH,
         Code.UNKNOWN_TOPIC_ID,
+        Code.NOT_COORDINATOR,
+        Code.COORDINATOR_NOT_AVAILABLE,
     }
 )
-"""Codes after which fresh metadata may lead to the right broker."""
+"""Codes after which fresh metadata, or another look for the coordinator, may lead to the right broker."""
 
 RETRIABLE = STALE | {
     Code.REQUEST_TIMED_OUT,
@@ -48,7 +50,7 @@ RETRIABLE = STALE | {
     Code.NOT_ENOUGH_REPLICAS,
     Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     Code.COORDINATOR_LOAD_IN_PROGRESS,
-    Code.COORDINATOR_NOT_AVAILABLE,
+    Code.UNSTABLE_OFFSET_COMMIT,
     Code.OFFSET_NOT_AVAILABLE,
     Code.THROTTLING_QUOTA_EXCEEDED,
 }

@@ -39,7 +39,8 @@ class DecoderSource(Source):
         if self.is_request:
             self.line(f"room = {MOST_ELEMENTS}")
         whole = self.struct(self.cls)
-        self.line("if at != end: raise Malformed(f'{end - at} bytes too many')")
+        if not getattr(self.cls, "open_ended", False):
+            self.line("if at != end: raise Malformed(f'{end - at} bytes too many')")
         self.line(f"return {whole}")
         return self.function("decode(buf, at)")  # type: ignore[no-any-return]
 

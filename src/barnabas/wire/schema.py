@@ -61,6 +61,7 @@ class Stored(Protocol):
     """Something in the same encoding that belongs to no API, such as the value of a record of an internal topic."""
 
     versions: ClassVar[Versions]
+    # `open_ended: ClassVar[bool] = True` lets newer versions add fields at the end that are not looked at.
 
 
 class Kind:

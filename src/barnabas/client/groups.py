@@ -1,0 +1,287 @@
+"""Groups as others see them: which there are, who is in them, what they have committed. Used by Admin and Consumer.
+
+Every question goes to the group's coordinator, and is asked again where the coordinator has moved.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from barnabas.client.cluster import Cluster
+from barnabas.client.failures import check
+from barnabas.errors import Code, Refused
+from barnabas.types import Offset, TopicPartition
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.codec import Malformed
+from barnabas.wire.messages.consumer_groups import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedConsumerGroup,
+)
+from barnabas.wire.messages.consumer_protocol import assignment_of
+from barnabas.wire.messages.groups import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+from barnabas.wire.messages.offsets import (
+    OffsetCommitPartition,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitTopic,
+    OffsetDeletePartition,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteTopic,
+    OffsetFetchGroup,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchTopic,
+)
+
+CLASSIC = "classic"
+CONSUMER = "consumer"
+DEAD = "Dead"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    """A group among others; state and type are empty where an old broker does not tell."""
+
+    id: str
+    protocol_type: str
+    state: str = ""
+    type: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDescription:
+    """Who reads, and which partitions are theirs."""
+
+    id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group as it is now. `assignor` is the protocol its members agreed on, or the coordinator's assignor."""
+
+    id: str
+    state: str
+    type: str
+    protocol_type: str
+    assignor: str
+    coordinator: str
+    members: tuple[MemberDescription, ...]
+
+
+def list_groups(
+    cluster: Cluster, states: Iterable[str], types: Iterable[str], *, timeout: float
+) -> list[GroupListing]:
+    """The groups of all brokers, in order of their names."""
+    wanted_states, wanted_types = list(states), list(types)
+    request = ListGroupsRequest(wanted_states, wanted_types)
+
+    def ask() -> list[GroupListing]:
+        found: dict[str, GroupListing] = {}
+        for broker in cluster.brokers():
+            connection = cluster.connection(broker.id)
+            version = connection.version_of(ApiKey.LIST_GROUPS)
+            if (wanted_states and version < 4) or (wanted_types and version < 5):
+                raise Refused(
+                    Code.UNSUPPORTED_VERSION, f"{connection.address} cannot choose groups by state or type."
+                )
+            answer = connection.call(request, ListGroupsResponse)
+            check(answer.error_code, f"Groups of broker {broker.id}")
+            for each in answer.groups:
+                found[each.group_id] = GroupListing(
+                    each.group_id, each.protocol_type, each.group_state, each.group_type
+                )
+        return [found[name] for name in sorted(found)]
+
+    return cluster.retry(ask, timeout=timeout)
+
+
+def describe_group(cluster: Cluster, group: str, *, timeout: float) -> GroupDescription:
+    """A group of either protocol. Raises Refused where there is none."""
+
+    def ask() -> GroupDescription:
+        return _describe_consumer(cluster, group) or _describe_classic(cluster, group)
+
+    return cluster.retry(ask, timeout=timeout)
+
+
+def _describe_consumer(cluster: Cluster, group: str) -> GroupDescription | None:
+    """The group if it is one of KIP-848, and the broker knows of such."""
+    connection = cluster.coordinator(group)
+    request = ConsumerGroupDescribeRequest([group])
+    try:
+        (found,) = connection.call(request, ConsumerGroupDescribeResponse).groups
+    except Refused as error:
+        if error.code is not Code.UNSUPPORTED_VERSION:
+            raise
+        return None
+    if found.error_code in (Code.GROUP_ID_NOT_FOUND, Code.UNSUPPORTED_VERSION):
+        return None
+    check(found.error_code, f"Group {group!r}", found.error_message)
+    members = _consumer_members(found)
+    return GroupDescription(
+        group, found.group_state, CONSUMER, "consumer", found.assignor_name, connection.address, members
+    )
+
+
+def _consumer_members(found: DescribedConsumerGroup) -> tuple[MemberDescription, ...]:
+    return tuple(
+        MemberDescription(
+            each.member_id,
+            each.instance_id,
+            each.client_id,
+            each.client_host,
+            tuple(
+                TopicPartition(topic.topic_name, number)
+                for topic in each.assignment.topic_partitions
+                for number in topic.partitions
+            ),
+        )
+        for each in found.members
+    )
+
+
+def _describe_classic(cluster: Cluster, group: str) -> GroupDescription:
+    connection = cluster.coordinator(group)
+    (found,) = connection.call(DescribeGroupsRequest([group]), DescribeGroupsResponse).groups
+    check(found.error_code, f"Group {group!r}")
+    if found.group_state == DEAD:
+        raise Refused(Code.GROUP_ID_NOT_FOUND, f"Group {group!r}: {Code.GROUP_ID_NOT_FOUND.advice}")
+    return GroupDescription(
+        group,
+        found.group_state,
+        CLASSIC,
+        found.protocol_type,
+        found.protocol_data,
+        connection.address,
+        _classic_members(found),
+    )
+
+
+def _classic_members(found: DescribedGroup) -> tuple[MemberDescription, ...]:
+    return tuple(
+        MemberDescription(
+            each.member_id,
+            each.group_instance_id,
+            each.client_id,
+            each.client_host,
+            _classic_assignment(found.protocol_type, each.member_assignment),
+        )
+        for each in found.members
+    )
+
+
+def _classic_assignment(protocol_type: str, assignment: bytes) -> tuple[TopicPartition, ...]:
+    """The partitions, where the members are consumers; others put into these bytes what they like."""
+    if protocol_type != "consumer":
+        return ()
+    try:
+        rows = assignment_of(assignment).assigned_partitions
+    except Malformed:
+        return ()
+    return tuple(TopicPartition(row.topic, number) for row in rows for number in row.partitions)
+
+
+def delete_group(cluster: Cluster, group: str, *, timeout: float) -> None:
+    """Delete a group without members, and all that it has committed."""
+
+    def ask() -> None:
+        answer = cluster.coordinator(group).call(DeleteGroupsRequest([group]), DeleteGroupsResponse)
+        check(answer.results[0].error_code, f"Group {group!r}")
+
+    cluster.retry(ask, timeout=timeout)
+
+
+def committed_offsets(
+    cluster: Cluster, group: str, partitions: Iterable[TopicPartition] | None, *, timeout: float
+) -> dict[TopicPartition, Offset]:
+    """What a group has committed, of these partitions or of all; where nothing is committed nothing is said."""
+    topics: dict[str, OffsetFetchTopic] = {}
+    for topic, number in partitions or ():
+        topics.setdefault(topic, OffsetFetchTopic(topic)).partition_indexes.append(number)
+    wanted = None if partitions is None else list(topics.values())
+    # One group in the fields of old versions, the same in those of new ones: a version sends what it has.
+    request = OffsetFetchRequest(group, wanted, [OffsetFetchGroup(group, topics=wanted)], require_stable=True)
+
+    def ask() -> dict[TopicPartition, Offset]:
+        answer = cluster.coordinator(group).call(request, OffsetFetchResponse)
+        found = answer.groups[0] if answer.groups else answer
+        check(found.error_code, f"Group {group!r}")
+        offsets: dict[TopicPartition, Offset] = {}
+        for topic in found.topics:
+            for each in topic.partitions:
+                partition = TopicPartition(topic.name, each.partition_index)
+                check(each.error_code, f"Group {group!r}, partition {partition}")
+                if each.committed_offset >= 0:
+                    offsets[partition] = Offset(each.committed_offset)
+        return offsets
+
+    return cluster.retry(ask, timeout=timeout)
+
+
+def commit_request(
+    group: str,
+    offsets: Mapping[TopicPartition, int],
+    *,
+    generation: int = -1,
+    member_id: str = "",
+    instance_id: str | None = None,
+) -> OffsetCommitRequest:
+    """A commit; without a member it is one from outside, which a group takes only while nobody is in it."""
+    topics: dict[str, OffsetCommitTopic] = {}
+    for (topic, number), offset in offsets.items():
+        row = topics.setdefault(topic, OffsetCommitTopic(topic))
+        row.partitions.append(OffsetCommitPartition(number, offset))
+    return OffsetCommitRequest(
+        group, generation, member_id, instance_id, retention_time_ms=-1, topics=list(topics.values())
+    )
+
+
+def alter_offsets(
+    cluster: Cluster, group: str, offsets: Mapping[TopicPartition, int], *, timeout: float
+) -> None:
+    """Commit for a group from outside. Refused while it has members."""
+    request = commit_request(group, offsets)
+
+    def ask() -> None:
+        answer = cluster.coordinator(group).call(request, OffsetCommitResponse)
+        for topic in answer.topics:
+            for each in topic.partitions:
+                about = f"Group {group!r}, partition {TopicPartition(topic.name, each.partition_index)}"
+                if each.error_code == Code.UNKNOWN_MEMBER_ID:
+                    raise Refused(Code.NON_EMPTY_GROUP, f"Group {group!r}: {Code.NON_EMPTY_GROUP.advice}")
+                check(each.error_code, about)
+
+    cluster.retry(ask, timeout=timeout)
+
+
+def delete_offsets(
+    cluster: Cluster, group: str, partitions: Iterable[TopicPartition], *, timeout: float
+) -> None:
+    """Forget what a group has committed of partitions that nobody in it subscribes to."""
+    topics: dict[str, OffsetDeleteTopic] = {}
+    for topic, number in partitions:
+        topics.setdefault(topic, OffsetDeleteTopic(topic)).partitions.append(OffsetDeletePartition(number))
+    request = OffsetDeleteRequest(group, list(topics.values()))
+
+    def ask() -> None:
+        answer = cluster.coordinator(group).call(request, OffsetDeleteResponse)
+        check(answer.error_code, f"Group {group!r}")
+        for topic in answer.topics:
+            for each in topic.partitions:
+                about = f"Group {group!r}, partition {TopicPartition(topic.name, each.partition_index)}"
+                check(each.error_code, about)
+
+    cluster.retry(ask, timeout=timeout)
