@@ -58,6 +58,9 @@ def join(
     former, before = _joining(group, request, member_id, records)
     after = _told(before, request, context, subscription)
     owned = ids_of(subscription.owned_partitions, topics)
+    if owned and former not in group.state.members:
+        # It was put out, and its partitions may have new owners: it must hear of that before it is let in again.
+        raise Refused(Code.UNKNOWN_MEMBER_ID)
     replaced = group.state.members.get(former)
     member = group.advance(former, before, after, owned, now, topics, records)
     if replaced is not None and (ended := group.downgrade_to(replaced, member, now, topics)) is not None:

@@ -144,7 +144,26 @@ class ConsumerGroup:
         self.timers.start(self.state.members, now)
         if late := self.timers.late(self.state.members, now):
             self.remove(late, now, topics, out)
+        else:
+            self.topics_changed(now, topics, out)
         self.timers.settle()
+
+    def topics_changed(self, now: int, topics: Mapping[str, TopicFacts], out: Effects) -> None:
+        """Let the epoch rise if the topics that the group reads have changed: members share them out anew.
+
+        Heartbeats look for this too; but classic members send none of those, and theirs bring no topics.
+        """
+        state = self.state
+        if self._looked_at is topics or not state.members:
+            return
+        members = state.members.values()
+        regexes = resolve(members, topics)
+        found = hash_of(subscribed(members, regexes), topics)
+        if found != state.metadata_hash or regexes != state.regexes:
+            out.records.extend(state.regex_records(regexes, now))
+            out.records.append(state.epoch_record(state.epoch + 1, found))
+        else:
+            self._looked_at = topics
 
     def loaded(self, now: int) -> None:
         """The log has been replayed: members have one session to show that they live."""
@@ -282,11 +301,11 @@ class ConsumerGroup:
     ) -> list[Record] | None:
         """What makes this a classic group, if a classic member takes the place of the last one that was none."""
         state = self.state
-        left = [*(other for other in state.members.values() if other.id != replaced.id), member]
+        heir = replace(member, assigned=replaced.assigned, revoking=replaced.revoking)
+        left = [*(other for other in state.members.values() if other.id != replaced.id), heir]
         if not can_downgrade((replaced,), left, self._config):
             return None
-        targets = {**state.targets, member.id: state.targets.get(replaced.id, {})}
-        return downgrade_records(state, left, now, topics, targets)
+        return downgrade_records(state, left, now, topics)
 
     # Joining and leaving
 

@@ -11,6 +11,8 @@ from barnabas.config import BrokerConfig
 from barnabas.coordinator.consumer_member import Member, Progress
 from barnabas.coordinator.effects import NEVER
 
+RETRY_MS = 1000
+
 
 @dataclass(slots=True)
 class TimersState:
@@ -27,6 +29,12 @@ class TimersState:
 
     def first(self) -> int:
         return min(self.session, self.rebalance, self.join, self.sync)
+
+    def put_off(self, now: int) -> None:
+        """What is due is due again in a moment."""
+        for name in ("session", "rebalance", "join", "sync"):
+            if getattr(self, name) <= now:
+                setattr(self, name, now + RETRY_MS)
 
 
 class MemberTimers:
@@ -55,7 +63,7 @@ class MemberTimers:
                 self.revocation(member, now)
 
     def late(self, members: Mapping[str, Member], now: int) -> list[Member]:
-        """Members that are late. They lose their timers: should they stay for some reason, they start anew."""
+        """Members that are late. They are so again after a while, should the log have refused to let them go."""
         found = []
         for member in members.values():
             timers = self._by_member[member.id]
@@ -63,8 +71,7 @@ class MemberTimers:
                 timers.rebalance = NEVER
             if timers.first() <= now:
                 found.append(member)
-        for member in found:
-            del self._by_member[member.id]
+                timers.put_off(now)
         return found
 
     def settle(self) -> None:

@@ -2,12 +2,12 @@
 
 Pure: groups in, records out. Up: a member of the new protocol sends its first heartbeat to a classic group of
 consumers; its members are taken over as they are, in the epoch that their generation was, and go on with JoinGroup,
-SyncGroup and Heartbeat (see classic_members). Down: the last member of the new protocol goes. In both cases the records
-first end the one group and then make the other, so that a replay takes the same way.
+SyncGroup and Heartbeat (see classic_members). Down: the last member of the new protocol goes. The records of one append
+end the one group and make the other, so that a replay takes the same way.
 
-The coordinator, going up: `upgrade_records`, a ConsumerGroup that applies them, the heartbeat on it, all records in
-one append; whoever waits in the classic group is told REBALANCE_IN_PROGRESS. Going down: where the records of a
-consumer group hold a GroupMetadata value (`is_downgrade`), the classic group they make has to rebalance at once.
+The coordinator, going up: `upgrade_records`, a ConsumerGroup that applies them, the heartbeat on it; whoever waits in
+the classic group is told REBALANCE_IN_PROGRESS. Going down: the classic group that takes the place of a consumer group
+has to rebalance at once, for what the last one had is nobody's now.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -80,19 +80,19 @@ def downgrade_records(
     left: Sequence[Member],
     now: int,
     topics: Mapping[str, TopicFacts],
-    targets: Mapping[str, Target] | None = None,
 ) -> list[Record]:
-    """The end of a consumer group, and the beginning of a classic group of those who are left, with their targets."""
-    targets = state.targets if targets is None else targets
+    """The end of a consumer group, and the beginning of a classic group of those who are left, with what they hold.
+
+    Not with their targets: should somebody ask before the rebalance has begun, a partition may still be another's.
+    """
     names = {facts.id: name for name, facts in topics.items()}
     members = Members(_classic_member(member) for member in left)
     protocol = members.elected_protocol()
     rows = tuple(
-        member.recorded(
-            protocol,
-            assignment_bytes(targets.get(member.id, {}), names, _version(member.metadata(protocol))),
+        classic.recorded(
+            protocol, assignment_bytes(_held(member), names, _version(classic.metadata(protocol)))
         )
-        for member in members
+        for member, classic in zip(left, members, strict=True)
     )
     value = GroupMetadataValue(
         protocol_type=CONSUMERS,
@@ -102,12 +102,8 @@ def downgrade_records(
         current_state_timestamp=now,
         members=rows,
     )
-    return [*state.tombstones(), Record(GroupMetadataKey(state.id), value)]
-
-
-def is_downgrade(records: Iterable[Record]) -> bool:
-    """Whether these records, made by a consumer group, turn it into a classic one."""
-    return any(isinstance(record.value, GroupMetadataValue) for record in records)
+    # The new group first: so whoever applies this sees the one become the other, and not one end and one begin.
+    return [Record(GroupMetadataKey(state.id), value), *state.tombstones()]
 
 
 def _check_upgrade(group: ClassicGroup, config: BrokerConfig) -> None:
@@ -171,6 +167,15 @@ def classic_metadata(
 
 def _target(member: Member) -> Target:
     return {topic: frozenset(partitions) for topic, partitions in member.assigned.items()}
+
+
+def _held(member: Member) -> Target:
+    """All that nobody else may have yet."""
+    parts = (member.assigned, member.revoking)
+    return {
+        topic: frozenset(partition for part in parts for partition in part.get(topic, ()))
+        for topic in member.assigned.keys() | member.revoking.keys()
+    }
 
 
 def _protocols(member: Member) -> tuple[tuple[str, bytes], ...]:
