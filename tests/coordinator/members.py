@@ -153,13 +153,15 @@ def stable(shell: Shell, *members: Member) -> list[Member]:
     """Bring these members into one stable generation; each is assigned its own name."""
     for member in members:
         member.joins()
-    shell.tick()
-    while any(member.waits for member in members):
-        for member in members:
-            if not member.waits:
-                member.joins()
-    for member in members:
+    early = [member for member in members if not member.waits]
+    for member in early:
         member.hears()
+    if len(early) < len(members):
+        # Those who had a generation to themselves are called again for the others.
+        for member in early:
+            member.joins()
+        for member in members:
+            member.hears()
     leader = next(member for member in members if member.leads)
     for member in members:
         if member is not leader:

@@ -37,6 +37,8 @@ class Shell:
         self.topics = dict(TOPICS if topics is None else topics)
         self.now = 1_000_000
         self.log: list[tuple[bytes, bytes | None]] = []
+        self.batches: list[int] = []
+        """How many records were appended at a time."""
         self.answers: dict[int, Any] = {}
         self.waiting: dict[int, Any] = {}
         self.refusing: Code | None = None
@@ -68,6 +70,7 @@ class Shell:
                 for token, _ in effects.replies:
                     self.answer(token, refusal(self.waiting[token], code))
                 return
+            self.batches.append(len(effects.records))
             self.log += [encode(record) for record in effects.records]
             for record in effects.records:
                 self.coordinator.apply(record)
