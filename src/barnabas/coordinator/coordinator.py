@@ -85,7 +85,7 @@ class GroupCoordinator:
         try:
             _HANDLERS[type(request)](self, request, context, now, token, out)
         except Refused as refused:
-            out.reply(token, refusal(request, refused.code))
+            out.reply(token, refusal(request, refused.code, refused.message))
         return out
 
     def tick(self, now: int) -> Effects:
