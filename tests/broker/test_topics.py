@@ -20,7 +20,6 @@ from barnabas.wire.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
 )
-from barnabas.wire.messages.coordinator import FindCoordinatorRequest
 from barnabas.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -239,11 +238,3 @@ def test_the_cluster_and_its_directories_are_described(
     assert directory.total_bytes >= directory.usable_bytes > 0
     sizes = {row.name: row.partitions[0].partition_size for row in directory.topics}
     assert sizes[topic] > 500
-
-
-@pytest.mark.parametrize("version", range(5))
-def test_groups_are_refused_with_a_clear_error(connection: RawConnection, version: int) -> None:
-    asked = FindCoordinatorRequest("group", coordinator_keys=["group"])
-    answer = connection.ask(asked, version)
-    code = answer.coordinators[0].error_code if version == 4 else answer.error_code
-    assert code == Code.COORDINATOR_NOT_AVAILABLE
