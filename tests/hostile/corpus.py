@@ -13,20 +13,25 @@ from barnabas.wire.messages import (
     api_versions,
     cluster,
     configs,
+    consumer_groups,
     coordinator,
     delete_records,
     epochs,
     fetch,
+    groups,
     list_offsets,
     log_dirs,
     metadata,
+    offsets,
     produce,
     producers,
     topics,
 )
+from barnabas.wire.schema import NO_ID
 from tests.raw import frame_of
 
 TOPIC = "fuzzed"
+GROUP = "fuzzed-group"
 _TOPIC_RESOURCE = 2
 
 
@@ -51,6 +56,32 @@ def fetch_request(topic: str, offset: int = 0, max_bytes: int = 1 << 20) -> fetc
 def list_offsets_request(topic: str, timestamp_ms: int) -> list_offsets.ListOffsetsRequest:
     part = list_offsets.ListOffsetsPartition(0, timestamp=timestamp_ms)
     return list_offsets.ListOffsetsRequest(-1, 0, [list_offsets.ListOffsetsTopic(topic, [part])])
+
+
+def group_requests() -> list[Any]:
+    """Of a group that nobody is in. No join waits: an unknown member is refused at once, a new one gets its id."""
+    protocol = groups.JoinGroupProtocol("range", b"\0\1\0\0\0\1\0\1t\xff\xff\xff\xff\0\0\0\0")
+    committed = offsets.OffsetCommitTopic(TOPIC, [offsets.OffsetCommitPartition(0, 1)])
+    wanted = [offsets.OffsetFetchTopic(TOPIC, [0])]
+    owned = [consumer_groups.TopicPartitions(NO_ID, [0])]
+    return [
+        groups.JoinGroupRequest(GROUP, 10_000, 10_000, "gone", None, "consumer", [protocol]),
+        groups.SyncGroupRequest(GROUP, 1, "gone", assignments=[groups.SyncGroupAssignment("gone", b"a")]),
+        groups.HeartbeatRequest(GROUP, 1, "gone"),
+        groups.LeaveGroupRequest(GROUP, "gone", [groups.LeavingMember("gone")]),
+        groups.DescribeGroupsRequest([GROUP]),
+        groups.ListGroupsRequest(["Stable"], ["classic"]),
+        groups.DeleteGroupsRequest([GROUP]),
+        offsets.OffsetCommitRequest(GROUP, -1, "", topics=[committed]),
+        offsets.OffsetFetchRequest(GROUP, wanted, [offsets.OffsetFetchGroup(GROUP, topics=wanted)]),
+        offsets.OffsetDeleteRequest(
+            GROUP, [offsets.OffsetDeleteTopic(TOPIC, [offsets.OffsetDeletePartition(0)])]
+        ),
+        consumer_groups.ConsumerGroupHeartbeatRequest(
+            GROUP, "gone", 5, subscribed_topic_names=[TOPIC], topic_partitions=owned
+        ),
+        consumer_groups.ConsumerGroupDescribeRequest([GROUP]),
+    ]
 
 
 def requests() -> list[Any]:
@@ -90,6 +121,7 @@ def requests() -> list[Any]:
         log_dirs.DescribeLogDirsRequest([log_dirs.DescribableLogDirTopic(TOPIC, [0])]),
         cluster.DescribeClusterRequest(),
         producers.DescribeProducersRequest([producers.DescribeProducersTopic(TOPIC, [0])]),
+        *group_requests(),
     ]
     assert {request.api for request in found} == set(APIS), "an API has no request to be fuzzed"
     return found

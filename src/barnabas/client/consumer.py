@@ -220,7 +220,7 @@ class Consumer:
     def poll(self, timeout: float = 0.0, max_records: int | None = None) -> list[ConsumerRecord]:
         """The next records, waiting up to `timeout` seconds for the first; an empty list when none came."""
         if not self._positions and self._membership is None:
-            raise BarnabasError("Nothing is assigned to this consumer: call assign or subscribe first.")
+            raise BarnabasError("Nothing is assigned to this consumer: call assign first, or subscribe.")
         limit = max_records or self._max_poll_records
         deadline = time.monotonic() + timeout
         pause = self._backoff
