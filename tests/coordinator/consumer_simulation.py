@@ -41,7 +41,7 @@ Partition: TypeAlias = tuple[UUID, int]
 GROUP = "g"
 SESSION_MS = 10_000
 EVENTS = 120
-QUIET_ROUNDS = 90
+QUIET_ROUNDS = 60
 
 
 class Lost(Exception):
@@ -83,7 +83,11 @@ class World:
             self._event()
             self.check()
         self.faulty = False
-        self.clients.append(Modern(self))
+        self.calm_down()
+        self.settle()
+        self.check_quiet()
+
+    def settle(self) -> None:
         for client in self.clients:
             client.paused = False
         for _ in range(QUIET_ROUNDS):
@@ -92,7 +96,10 @@ class World:
             for client in list(self.clients):
                 client.act()
                 self.check()
-        self.check_quiet()
+
+    def calm_down(self) -> None:
+        # Classic members alone cannot make a group of this kind.
+        self.clients.append(Modern(self))
 
     def _event(self) -> None:
         rng = self.rng
@@ -100,13 +107,16 @@ class World:
         self.tick()
         kind = rng.random()
         if kind < 0.08 and len(self.clients) < 8:
-            self.clients.append(rng.choice((Modern, Modern, Classic))(self))
+            self.clients.append(self.client())
         elif kind < 0.11:
             self._change_topics()
         elif kind < 0.13:
             self.crash()
         elif self.clients:
             self._disturb(rng.choice(self.clients), kind)
+
+    def client(self) -> "Client":
+        return self.rng.choice((Modern, Modern, Classic))(self)
 
     def _disturb(self, client: "Client", kind: float) -> None:
         if kind < 0.16:
@@ -133,6 +143,9 @@ class World:
             self.topics = {n: f for n, f in self.topics.items() if n != name}
         else:
             self.topics = {**self.topics, name: TopicFacts(facts.id, facts.partitions + 1)}
+        self.tell_topics()
+
+    def tell_topics(self) -> None:
         if self.rng.random() < 0.5:
             self._work(lambda out: self.group.topics_changed(self.now, self.topics, out))
 
@@ -238,6 +251,9 @@ class World:
         state = self.group.state
         assert {client.id for client in self.clients} == set(state.members)
         assert state.phase == ("Stable" if self.clients else "Empty")
+        self.check_owners()
+
+    def check_owners(self) -> None:
         wanted = {
             (facts.id, index): name
             for client in self.clients
