@@ -3,6 +3,7 @@
 import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -10,8 +11,10 @@ from barnabas.client.admin import Admin
 from barnabas.client.consumer import Consumer
 from barnabas.client.producer import Producer
 from barnabas.errors import BarnabasError, Code, Refused
+from barnabas.testing import Broker
 from barnabas.types import TopicPartition
 from tests.deadline import Deadline, eventually
+from tests.process import free_port
 
 NewTopic = Callable[..., str]
 _numbers = itertools.count()
@@ -250,3 +253,32 @@ def test_members_of_librdkafka_and_ours_share_a_group(
     finally:
         theirs.close()
     assert sorted(came) == list(range(40))
+
+
+def test_a_member_goes_on_when_its_broker_comes_back(tmp_path: Path) -> None:
+    port = free_port()
+    address = f"127.0.0.1:{port}"
+    broker = Broker(data=tmp_path, port=port).start()
+    with Admin(address) as admin:
+        admin.create_topic("t", partitions=2)
+    fill(address, "t", 2, range(10))
+    consumer = Consumer(
+        address,
+        group_id="g",
+        auto_offset_reset="earliest",
+        heartbeat_interval_ms=100,
+        retry_backoff_ms=5,
+        fetch_max_wait_ms=50,
+    )
+    with consumer:
+        consumer.subscribe(["t"])
+        came = read([consumer], 4, max_records=4)
+        consumer.commit()
+        broker.stop()
+        with Broker(data=tmp_path, port=port):
+            fill(address, "t", 2, range(10, 20))
+            came += read([consumer], 16)
+            assert sorted(came) == list(range(20))
+            consumer.close()
+            with Admin(address) as admin:
+                assert sum(admin.committed_offsets("g").values()) == 20

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from tests.wire.arbitrary import EVERY_MESSAGE, full, messages, name_of
 
 from barnabas.errors import BarnabasError
-from barnabas.wire.apis import APIS, ApiKey
-from barnabas.wire.codec import Malformed, decode, encode
+from barnabas.wire.apis import APIS, ApiKey, Versions
+from barnabas.wire.codec import Malformed, decode, decoder, encode, encoder
 from barnabas.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse, FinalizedFeatureKey
+from barnabas.wire.messages.consumer_groups import Assignment, ConsumerGroupHeartbeatResponse
 from barnabas.wire.messages.fetch import (
     FetchPartition,
     FetchPartitionResponse,
@@ -30,7 +31,7 @@ from barnabas.wire.messages.fetch import (
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.wire.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
 from barnabas.wire.messages.topics import DeleteTopicsRequest
-from barnabas.wire.schema import Bytes, Int16, Uuid
+from barnabas.wire.schema import Bytes, Int16, NullableSince, Since, String, Tag, Uuid
 
 every_message = pytest.mark.parametrize(("cls", "version"), EVERY_MESSAGE, ids=name_of)
 
@@ -165,6 +166,60 @@ def test_unknown_tagged_fields_inside_structs_are_stepped_over() -> None:
     assert decode(ProduceRequest, 9, raw) == ProduceRequest(None, 1, 2, [topic])
 
 
+# --- structs that may be null, and values that belong to no API
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_struct_that_may_be_null_has_a_byte_in_front(version: int) -> None:
+    without = ConsumerGroupHeartbeatResponse()
+    empty = ConsumerGroupHeartbeatResponse(assignment=Assignment())
+    assert as_bytes(without, version)[-2:] == b"\xff\x00"
+    assert as_bytes(empty, version)[-4:] == b"\x01\x01\x00\x00"
+    for each in (without, empty):
+        assert decode(ConsumerGroupHeartbeatResponse, version, as_bytes(each, version)) == each
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    number: Annotated[int, Int16] = 0
+    names: Annotated[tuple[str, ...], String] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredValue:
+    versions: ClassVar[Versions] = Versions(1, 2, 2)
+
+    ids: Annotated[tuple[int, ...], Int16] = ()
+    rows: tuple[Inner, ...] = ()
+    inner: Inner = field(default_factory=Inner)
+    tagged: Annotated[Inner | None, Tag(0), NullableSince(2), Since(2)] = None
+    numbers: Annotated[tuple[int, ...] | None, Int16, Tag(1), Since(2)] = None
+
+
+@pytest.mark.parametrize(
+    ("version", "value"),
+    [
+        (1, StoredValue()),
+        (1, StoredValue((1, 2), (Inner(3, ("a", "b")), Inner()), Inner(4))),
+        (2, StoredValue()),
+        (2, StoredValue((1, 2), (Inner(3, ("a",)),), Inner(4), Inner(5), ())),
+        (2, StoredValue(tagged=None, numbers=(7, 8))),
+    ],
+)
+def test_frozen_values_come_back_with_tuples(version: int, value: StoredValue) -> None:
+    raw = bytearray()
+    encoder(StoredValue, version)(value, raw)
+    came = decoder(StoredValue, version)(bytes(raw), 0)
+    assert came == value
+    assert hash(came) == hash(value)
+
+
+@pytest.mark.parametrize("version", [0, 3])
+def test_a_stored_value_has_versions_of_its_own(version: int) -> None:
+    with pytest.raises(Malformed, match="has versions 1 to 2"):
+        decoder(StoredValue, version)
+
+
 # --- malformed input
 
 
@@ -217,7 +272,7 @@ def test_mutated_messages_are_malformed_or_decode_and_nothing_else(cls: type[Any
 )
 def test_a_request_of_countless_tiny_things_is_refused(request_of: Any) -> None:
     version = 3
-    small, large = (b"".join(map(bytes, encode(request_of(n), version))) for n in (50_000, 110_000))
+    small, large = (as_bytes(request_of(n), version) for n in (50_000, 110_000))
     decode(type(request_of(0)), version, small)
     tracemalloc.start()
     try:
