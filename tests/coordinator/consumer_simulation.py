@@ -15,7 +15,6 @@ from barnabas.coordinator import classic_members
 from barnabas.coordinator.consumer_group import ConsumerGroup
 from barnabas.coordinator.consumer_group_state import ConsumerGroupState
 from barnabas.coordinator.consumer_member import AWAY, LEFT, Member
-from barnabas.coordinator.consumer_protocol import assignment_of
 from barnabas.coordinator.effects import Context, Effects, TopicFacts
 from barnabas.coordinator.pattern import pattern
 from barnabas.coordinator.records import Record, decode, encode
@@ -25,6 +24,7 @@ from barnabas.wire.messages.consumer_groups import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
+from barnabas.wire.messages.consumer_protocol import assignment_of
 from barnabas.wire.messages.groups import (
     HeartbeatRequest,
     JoinGroupProtocol,

@@ -1,30 +1,25 @@
 """What consumers of the classic protocol put into their requests, as bytes."""
 
 from collections.abc import Iterable
-from struct import pack
 
-from barnabas.coordinator.consumer_protocol import (
+from barnabas.wire.messages.consumer_protocol import (
     AssignedPartitions,
     PartitionsOfTopic,
     Subscription,
+    to_bytes,
 )
-from barnabas.wire.codec import encoder
 
 
 def subscription_bytes(
     topics: Iterable[str], owned: Iterable[tuple[str, int]] = (), version: int = 3
 ) -> bytes:
-    out = bytearray(pack(">h", version))
-    encoder(Subscription, version)(Subscription(list(topics), None, _rows(owned)), out)
-    return bytes(out)
+    return to_bytes(Subscription(list(topics), None, _rows(owned)), version)
 
 
 def assigned_bytes(
     partitions: Iterable[tuple[str, int]], version: int = 1, user_data: bytes | None = None
 ) -> bytes:
-    out = bytearray(pack(">h", version))
-    encoder(AssignedPartitions, version)(AssignedPartitions(_rows(partitions), user_data), out)
-    return bytes(out)
+    return to_bytes(AssignedPartitions(_rows(partitions), user_data), version)
 
 
 def _rows(partitions: Iterable[tuple[str, int]]) -> list[PartitionsOfTopic]:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from barnabas.coordinator.consumer_protocol import assignment_of
 from barnabas.errors import Code
+from barnabas.wire.messages.consumer_protocol import assignment_of
 from barnabas.wire.messages.groups import LeavingMember
 from tests.coordinator.consumers import ORDERS, Story, told
 

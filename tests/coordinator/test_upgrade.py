@@ -7,13 +7,13 @@ import pytest
 from barnabas.coordinator.classic import ClassicGroup, State
 from barnabas.coordinator.consumer_group import ConsumerGroup
 from barnabas.coordinator.consumer_member import LEFT
-from barnabas.coordinator.consumer_protocol import assignment_of
 from barnabas.errors import Code
 from barnabas.wire.messages.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
+from barnabas.wire.messages.consumer_protocol import assignment_of
 from barnabas.wire.messages.groups import (
     HeartbeatRequest,
     JoinGroupProtocol,

@@ -7,7 +7,6 @@ from typing import Any
 from barnabas.config import BrokerConfig
 from barnabas.coordinator.classic import ClassicGroup, State
 from barnabas.coordinator.consumer_group import ConsumerGroup
-from barnabas.coordinator.consumer_protocol import assignment_of, subscription_of
 from barnabas.coordinator.coordinator import GroupCoordinator
 from barnabas.coordinator.effects import Context, Effects
 from barnabas.coordinator.records import decode, encode
@@ -17,6 +16,7 @@ from barnabas.wire.messages.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+from barnabas.wire.messages.consumer_protocol import assignment_of, subscription_of
 from barnabas.wire.messages.groups import (
     HeartbeatRequest,
     JoinGroupProtocol,

@@ -11,18 +11,13 @@ from dataclasses import replace
 from barnabas.coordinator.classic import CONSUMERS, MEMBER_ID_REQUIRED_SINCE
 from barnabas.coordinator.consumer_group import ConsumerGroup
 from barnabas.coordinator.consumer_member import Member, Progress
-from barnabas.coordinator.consumer_protocol import (
-    Subscription,
-    assignment_bytes,
-    ids_of,
-    subscription_of,
-    version_of,
-)
 from barnabas.coordinator.effects import Context, Effects, TopicFacts
 from barnabas.coordinator.members import protocols_of, rebalance_timeout_of
+from barnabas.coordinator.partition_names import assignment_bytes, ids_of
 from barnabas.coordinator.records import ClassicMemberMetadata, Record
 from barnabas.coordinator.upgrade import classic_metadata
 from barnabas.errors import Code, Refused
+from barnabas.wire.messages.consumer_protocol import Subscription, subscription_of
 from barnabas.wire.messages.groups import (
     HeartbeatRequest,
     HeartbeatResponse,
@@ -88,11 +83,10 @@ def sync(
         group.timers.must_join(member, now)
         raise Refused(Code.REBALANCE_IN_PROGRESS)
     group.timers.synced(member, now)
-    names = {facts.id: name for name, facts in topics.items()}
     return SyncGroupResponse(
         protocol_type=request.protocol_type,
         protocol_name=request.protocol_name,
-        assignment=assignment_bytes(member.assigned, names, version_of(protocol.metadata)),
+        assignment=assignment_bytes(member.assigned, topics, protocol.metadata),
     )
 
 

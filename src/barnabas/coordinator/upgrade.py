@@ -18,15 +18,9 @@ from barnabas.coordinator.assignors import Target
 from barnabas.coordinator.classic import CONSUMERS, ClassicGroup
 from barnabas.coordinator.consumer_group_state import ConsumerGroupState
 from barnabas.coordinator.consumer_member import Member
-from barnabas.coordinator.consumer_protocol import (
-    assignment_bytes,
-    assignment_of,
-    ids_of,
-    subscription_of,
-    version_of,
-)
 from barnabas.coordinator.effects import TopicFacts
 from barnabas.coordinator.members import Members, MemberState
+from barnabas.coordinator.partition_names import assignment_bytes, ids_of
 from barnabas.coordinator.records import (
     ClassicMemberMetadata,
     ClassicProtocol,
@@ -36,6 +30,7 @@ from barnabas.coordinator.records import (
 )
 from barnabas.coordinator.targets import hash_of, subscribed
 from barnabas.errors import Code, Refused
+from barnabas.wire.messages.consumer_protocol import assignment_of, subscription_of
 from barnabas.wire.schema import Malformed
 
 
@@ -85,13 +80,10 @@ def downgrade_records(
 
     Not with their targets: should somebody ask before the rebalance has begun, a partition may still be another's.
     """
-    names = {facts.id: name for name, facts in topics.items()}
     members = Members(_classic_member(member) for member in left)
     protocol = members.elected_protocol()
     rows = tuple(
-        classic.recorded(
-            protocol, assignment_bytes(_held(member), names, _version(classic.metadata(protocol)))
-        )
+        classic.recorded(protocol, assignment_bytes(_held(member), topics, classic.metadata(protocol)))
         for member, classic in zip(left, members, strict=True)
     )
     value = GroupMetadataValue(
@@ -198,10 +190,3 @@ def _classic_member(member: Member) -> MemberState:
 def _have_common_protocol(members: Collection[Member]) -> bool:
     common = [{name for name, _ in _protocols(member)} for member in members]
     return bool(set.intersection(*common))
-
-
-def _version(metadata: bytes) -> int:
-    try:
-        return version_of(metadata)
-    except Malformed:
-        return 0
