@@ -251,7 +251,7 @@ def _need_nobody(admin: "Admin", name: str) -> None:
         return
     if group.members:
         raise BarnabasError(
-            f"Group {name!r} is {group.state} and has {len(group.members)} members: stop them, then reset."
+            f"Group {name!r} is {group.state}, its members ({len(group.members)}) are reading: stop them, then reset."
         )
 
 
