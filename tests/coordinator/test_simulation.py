@@ -10,6 +10,7 @@ BLOCK = 100
 BLOCKS = 200 if os.environ.get("BARNABAS_SOAK") else 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_no_seed_breaks_a_group(block: int) -> None:
     """One owner a partition and generation, offsets that never fall by themselves, a log that tells it all."""

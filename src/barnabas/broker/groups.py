@@ -9,6 +9,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Coroutine
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.controller import WantedTopic, create_topic
@@ -84,6 +85,7 @@ class Groups:
         return Code.COORDINATOR_LOAD_IN_PROGRESS if here and self._loading else Code.NOT_COORDINATOR
 
     async def _create_topic(self) -> None:
+        await _import_coordinators()
         config = self._broker.config
         wanted = WantedTopic(
             OFFSETS_TOPIC,
@@ -167,8 +169,7 @@ class Groups:
         task.add_done_callback(self._loading.discard)
 
     async def _resume(self) -> None:
-        # The first requests of clients need no groups: they are not to wait for the imports.
-        await asyncio.sleep(0)
+        await _import_coordinators()
         self.follow(self._broker.metadata.image)
 
     async def _load(self, hosts: list["CoordinatorHost"]) -> None:
@@ -177,6 +178,11 @@ class Groups:
         records = sum(host.replayed for host in hosts)
         groups = sum(len(host.coordinator.groups) for host in hosts)
         log.info("loaded %d groups from %d records of %s", groups, records, OFFSETS_TOPIC)
+
+
+async def _import_coordinators() -> None:
+    """Some 40 ms of imports, off the event loop: clients that need no groups are not to wait for them."""
+    await asyncio.get_running_loop().run_in_executor(None, import_module, "barnabas.broker.coordinator_host")
 
 
 def java_hash(text: str) -> int:
