@@ -4,7 +4,6 @@ How members come together is in `rebalance`. What a replay of the log gives is t
 or Empty, and the last such generation otherwise. What members tell one another (metadata, assignments) is bytes here.
 """
 
-
 from barnabas.coordinator.effects import NEVER, Context, Effects, Token
 from barnabas.coordinator.members import (
     Members,

@@ -18,8 +18,9 @@ from barnabas.config import BrokerConfig
 from barnabas.coordinator.effects import NEVER, Effects, Token
 from barnabas.coordinator.members import Members, MemberState
 from barnabas.coordinator.records import GroupMetadataKey, GroupMetadataValue, Record
-from barnabas.coordinator.subscription import subscribed_topics
 from barnabas.errors import Code
+from barnabas.wire.codec import Malformed
+from barnabas.wire.messages.consumer_protocol import topics_in
 from barnabas.wire.messages.groups import JoinGroupMember, JoinGroupResponse, SyncGroupResponse
 
 RETRY_MS = 1000
@@ -301,14 +302,14 @@ class Rebalance:
         if self.protocol_type != CONSUMERS or (self.members and self.protocol is None):
             self.topics = None
             return
-        read = [subscribed_topics(member.metadata(self.protocol)) for member in self.members]
         topics: set[str] = set()
-        for names in read:
-            if names is None:
-                self.topics = None
-                return
-            topics |= names
-        self.topics = topics
+        try:
+            for member in self.members:
+                topics.update(topics_in(member.metadata(self.protocol)))
+        except Malformed:
+            self.topics = None
+        else:
+            self.topics = topics
 
     def _joined(self, member: MemberState, *, with_members: bool) -> JoinGroupResponse:
         tell = with_members and member.id == self.leader

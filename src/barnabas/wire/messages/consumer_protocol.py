@@ -57,17 +57,22 @@ def subscription_of(data: bytes) -> Subscription:
     return _read(Subscription, data)
 
 
+def topics_in(data: bytes) -> list[str]:
+    """The topics a member joined with, read as version 0, as Kafka does: some clients break off after that."""
+    return _read(Subscription, data, 0).topics
+
+
 def assignment_of(data: bytes) -> AssignedPartitions:
     """What a leader has assigned to a member; no bytes at all are no partitions. Raises Malformed."""
     return _read(AssignedPartitions, data) if data else AssignedPartitions()
 
 
-def _read(cls: type[T], data: bytes) -> T:
+def _read(cls: type[T], data: bytes, most: int = _LATEST) -> T:
     try:
         (version,) = _VERSION.unpack_from(data)
     except error as problem:
         raise Malformed("no version where a consumer's metadata should begin") from problem
     if version < 0:
         raise Malformed(f"{version} is no version of a consumer's metadata")
-    found: Any = decoder(cls, min(version, _LATEST))(data, _VERSION.size)
+    found: Any = decoder(cls, min(version, most))(data, _VERSION.size)
     return found  # type: ignore[no-any-return]
