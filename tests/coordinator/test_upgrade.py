@@ -211,7 +211,7 @@ def test_an_empty_consumer_group_makes_room_for_a_classic_one() -> None:
         ({"group_consumer_migration_policy": "disabled"}, {}),
         ({"group_consumer_migration_policy": "downgrade"}, {}),
         ({}, {"kind": "connect"}),
-        ({}, {"user_data": b"what only an assignor of its own can read"}),
+        ({}, {"user_data": b"what only an assignor of its own can read", "protocols": ("our-own",)}),
         ({"group_consumer_max_size": 1}, {}),
     ],
 )
@@ -223,6 +223,12 @@ def test_a_group_that_cannot_become_one_stays_as_it_is(
     assert consumer_join(shell, "new").error_code == Code.GROUP_ID_NOT_FOUND
     assert group_of(shell, ClassicGroup).state is State.STABLE
     assert code_of_beat(shell, members[0]) is Code.NONE
+
+
+def test_what_a_sticky_assignor_remembers_is_no_obstacle() -> None:
+    shell = Shell()
+    classic_group(shell, ALL, user_data=b"what librdkafka says to itself", protocols=("cooperative-sticky",))
+    assert consumer_join(shell, "new").error_code == Code.NONE
 
 
 def test_a_partition_that_was_assigned_twice_has_one_holder() -> None:

@@ -33,6 +33,10 @@ from barnabas.errors import Code, Refused
 from barnabas.wire.messages.consumer_protocol import assignment_of, subscription_of
 from barnabas.wire.schema import Malformed
 
+WITHOUT_SECRETS = ("range", "roundrobin", "sticky", "cooperative-sticky")
+"""Assignors that every client has. What they tell members beside their partitions (librdkafka's sticky ones do) is
+only what those had before, and the coordinator knows that."""
+
 
 def upgrade_records(
     group: ClassicGroup, now: int, topics: Mapping[str, TopicFacts], config: BrokerConfig
@@ -124,7 +128,7 @@ def _consumer_member(
     # A group that never finished a rebalance has chosen no protocol; all of a member's say the same about topics.
     subscription = subscription_of(member.metadata(group.protocol) or member.protocols[0][1])
     assignment = assignment_of(member.assignment)
-    if assignment.user_data:
+    if assignment.user_data and group.protocol not in WITHOUT_SECRETS:
         raise _no_upgrade(group, "its assignor tells members more than their partitions")
     assigned: dict[UUID, dict[int, int]] = {}
     for topic, partitions in ids_of(assignment.assigned_partitions, topics).items():
