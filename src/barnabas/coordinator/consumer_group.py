@@ -172,8 +172,11 @@ class ConsumerGroup:
 
     def apply(self, record: Record) -> None:
         self.state.apply(record)
-        if len(self.timers) < len(self.state.members):
-            self.timers.due_at_once()
+        member_id = getattr(record.key, "member_id", None)
+        if member_id in self.state.members:
+            self.timers.expect(member_id)
+        elif member_id is not None and record.value is None:
+            self.timers.forget(member_id)
 
     @property
     def is_forgotten(self) -> bool:

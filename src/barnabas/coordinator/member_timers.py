@@ -47,12 +47,13 @@ class MemberTimers:
         self._by_member: dict[str, TimersState] = {}
         self.deadline = NEVER
 
-    def __len__(self) -> int:
-        return len(self._by_member)
+    def expect(self, member_id: str) -> None:
+        """There is such a member. If it has no timers, somebody has to `start` them at once."""
+        if member_id not in self._by_member:
+            self.deadline = 0
 
-    def due_at_once(self) -> None:
-        """There are members without timers."""
-        self.deadline = 0
+    def forget(self, member_id: str) -> None:
+        self._by_member.pop(member_id, None)
 
     def start(self, members: Mapping[str, Member], now: int) -> None:
         """Give timers to members that have none, and forget those of others."""
