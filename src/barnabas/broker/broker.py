@@ -128,6 +128,7 @@ class Broker:
         try:
             if self.directories.failed(partition.tp, refused):
                 self.replicas.drop_offline()
+                self.groups.drop_strangers()
         except BarnabasError as error:
             if not self.halted.done():
                 self.halted.set_result(error)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from barnabas.broker.partition import Partition
 from barnabas.coordinator.coordinator import GroupCoordinator
-from barnabas.coordinator.effects import NEVER, Context, Effects, TopicFacts
+from barnabas.coordinator.effects import NEVER, Context, Effects, TopicChanges, TopicFacts
 from barnabas.coordinator.records import Record, decode, encode
 from barnabas.coordinator.refusals import append_code, refusal
 from barnabas.errors import Code, Refused
@@ -67,7 +67,7 @@ class CoordinatorHost:
         self.partition = partition
         self.coordinator = GroupCoordinator(broker.config, topics)
         self.is_loaded = False
-        self._topics = topics
+        self._topics = self._topics_at_first = topics
         self.replayed = 0
         self._broker = broker
         self._owed: deque[tuple[Offset, Replies]] = deque()
@@ -86,11 +86,11 @@ class CoordinatorHost:
         self._arm(now)
         return waiting.outcome
 
-    def topics_changed(self, topics: Mapping[str, TopicFacts]) -> None:
+    def topics_changed(self, topics: Mapping[str, TopicFacts], changes: TopicChanges) -> None:
         self._topics = topics
         if self.is_loaded:
             now = self._broker.clock.now()
-            self._carry_out(self.coordinator.topics_changed(topics, now), now)
+            self._carry_out(self.coordinator.topics_changed(topics, now, changes), now)
             self._arm(now)
 
     def close(self) -> None:
@@ -109,15 +109,10 @@ class CoordinatorHost:
     # Loading
 
     async def load(self) -> None:
-        """Replay the partition, in slices, up to where it ends now: nobody else writes to it."""
+        """Replay the partition, in slices, up to where it ends now: nobody else writes to it. Raises Refused."""
         offset, end = self.partition.log.start, self.partition.high_watermark
         while offset < end:
-            try:
-                piece = self.partition.read(offset, SLICE, committed=True)
-            except Refused as refused:
-                self._broker.note_refusal("Groups", refused, *self.partition.tp)
-                log.error("the groups of %s cannot be loaded: %s", self.partition.tp, refused.message)
-                return
+            piece = self.partition.read(offset, SLICE, committed=True)
             if piece is None:
                 break
             offset = self._replay(piece.read(), offset)
@@ -147,7 +142,8 @@ class CoordinatorHost:
         now = self._broker.clock.now()
         self.is_loaded = True
         self._carry_out(self.coordinator.loaded(now), now)
-        self.topics_changed(self._topics)
+        if self._topics is not self._topics_at_first:
+            self._carry_out(self.coordinator.topics_changed(self._topics, now), now)
         self._arm(now)
 
     # Effects

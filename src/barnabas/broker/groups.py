@@ -8,7 +8,7 @@ something is due. After a start the partitions are replayed in slices; until the
 import asyncio
 import logging
 import uuid
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Set
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,8 @@ class Groups:
         self._hosts: dict[int, CoordinatorHost] = {}
         self._facts: dict[str, TopicFacts] = {}
         self._topics: dict[str, TopicImage] = {}
+        self._mine: Set[int] = frozenset()
+        """The partitions that this broker leads."""
         self._loading: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
@@ -111,20 +113,41 @@ class Groups:
         """Host coordinators for partitions that are new here, and tell all of them about topics."""
         if OFFSETS_TOPIC not in image.topics and not self._hosts:
             return
-        changed = self._note_topics(image)
-        self._drop_strangers(image)
-        taken = self._take(image)
+        from barnabas.coordinator.effects import topic_changes
+
+        before = self._facts
+        self._note_topics(image)
+        self._mine = self._partitions_here(image)
+        self.drop_strangers()
+        taken = self._take()
         full = [host for host in taken if host.partition.log.end > host.partition.log.start]
         for host in taken:
             if host not in full:
                 host.loaded()
         if full:
             self._go_on(self._load(full))
-        if changed:
+        if self._facts is not before:
+            changes = topic_changes(before, self._facts)
             for host in self._hosts.values():
-                host.topics_changed(self._facts)
+                if host not in taken:
+                    host.topics_changed(self._facts, changes)
 
-    def _note_topics(self, image: ClusterImage) -> bool:
+    def drop_strangers(self) -> None:
+        """Let go of coordinators whose partition is not here any more: it has moved, or its disk has failed."""
+        for index, host in list(self._hosts.items()):
+            if (
+                index not in self._mine
+                or self._broker.replicas.find(OFFSETS_TOPIC, index) is not host.partition
+            ):
+                del self._hosts[index]
+                host.close()
+
+    def _partitions_here(self, image: ClusterImage) -> Set[int]:
+        topic = image.topics.get(OFFSETS_TOPIC)
+        partitions = topic.partitions if topic else ()
+        return {index for index, partition in enumerate(partitions) if partition.leader == self._broker.id}
+
+    def _note_topics(self, image: ClusterImage) -> None:
         """Keep what coordinators know of topics; the same object for as long as nothing about them changes."""
         from barnabas.coordinator.effects import TopicFacts
 
@@ -137,29 +160,20 @@ class Groups:
             for name, topic in topics.items()
         }
         self._topics = topics
-        if facts == self._facts:
-            return False
-        self._facts = facts
-        return True
+        if facts != self._facts:
+            self._facts = facts
 
-    def _take(self, image: ClusterImage) -> list["CoordinatorHost"]:
+    def _take(self) -> list["CoordinatorHost"]:
         """New hosts for the partitions led here that have none."""
         from barnabas.broker.coordinator_host import CoordinatorHost
 
-        topic = image.topics.get(OFFSETS_TOPIC)
         taken = []
-        for index in range(len(topic.partitions) if topic else 0):
+        for index in self._mine:
             partition = self._broker.replicas.find(OFFSETS_TOPIC, index)
             if partition is not None and index not in self._hosts:
                 host = self._hosts[index] = CoordinatorHost(self._broker, partition, self._facts)
                 taken.append(host)
         return taken
-
-    def _drop_strangers(self, image: ClusterImage) -> None:
-        for index, host in list(self._hosts.items()):
-            if self._broker.replicas.find(OFFSETS_TOPIC, index) is not host.partition:
-                del self._hosts[index]
-                host.close()
 
     # Loading
 
@@ -174,7 +188,12 @@ class Groups:
 
     async def _load(self, hosts: list["CoordinatorHost"]) -> None:
         for host in hosts:
-            await host.load()
+            try:
+                await host.load()
+            except Refused as refused:
+                self._broker.note_refusal("Groups", refused, *host.partition.tp)
+                log.error("the groups of %s cannot be loaded: %s", host.partition.tp, refused.message)
+                self._hosts.pop(host.partition.tp.partition, None)
         records = sum(host.replayed for host in hosts)
         groups = sum(len(host.coordinator.groups) for host in hosts)
         log.info("loaded %d groups from %d records of %s", groups, records, OFFSETS_TOPIC)

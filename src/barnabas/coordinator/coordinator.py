@@ -13,7 +13,15 @@ from barnabas.coordinator import classic_members
 from barnabas.coordinator.classic import ClassicGroup, State
 from barnabas.coordinator.consumer_group import ConsumerGroup
 from barnabas.coordinator.consumer_member import JOINING
-from barnabas.coordinator.effects import NEVER, Context, Effects, Token, TopicFacts
+from barnabas.coordinator.effects import (
+    NEVER,
+    Context,
+    Effects,
+    Token,
+    TopicChanges,
+    TopicFacts,
+    topic_changes,
+)
 from barnabas.coordinator.offsets import CommittedOffsets
 from barnabas.coordinator.records import (
     GroupMetadataKey,
@@ -112,23 +120,24 @@ class GroupCoordinator:
         first = self._timetable.first
         return min(first, self._expiry_at) if self.groups else first
 
-    def topics_changed(self, topics: Mapping[str, TopicFacts], now: int) -> Effects:
-        """The cluster has these topics now. Groups share out new partitions; offsets of topics that are gone go."""
+    def topics_changed(
+        self, topics: Mapping[str, TopicFacts], now: int, changes: TopicChanges | None = None
+    ) -> Effects:
+        """The cluster has these topics now. Groups share out new partitions; offsets of topics that are gone go.
+
+        `changes` is what is new, for who knows it already: many coordinators hear of the same change.
+        """
         before, self._topics = self._topics, topics
-        gone = {name for name, facts in before.items() if name not in topics or topics[name].id != facts.id}
-        grown = {
-            name
-            for name, facts in topics.items()
-            if name not in before or name in gone or before[name].partitions < facts.partitions
-        }
+        if changes is None:
+            changes = topic_changes(before, topics)
         out = Effects()
-        if gone:
-            out.records += self.offsets.without_topics(gone)
-        if grown:
+        if changes.gone:
+            out.records += self.offsets.without_topics(changes.gone)
+        if changes.grown:
             # Members of the other kind are told with their next heartbeat.
             for group in self.groups.values():
                 if isinstance(group, ClassicGroup):
-                    group.topics_changed(grown, now, out)
+                    group.topics_changed(changes.grown, now, out)
                     self._timetable.enter(group.id, group.deadline)
         return out
 

@@ -5,6 +5,7 @@ them, and lets the replies go when the high watermark has passed them. Where the
 applied, and every reply becomes an error (see `refusals`): what must last changes by `apply` alone.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
@@ -32,6 +33,26 @@ class TopicFacts(NamedTuple):
 
     id: UUID
     partitions: int
+
+
+class TopicChanges(NamedTuple):
+    """What became of topics, by name: those that are not what they were, and those that have new partitions."""
+
+    gone: frozenset[str]
+    grown: frozenset[str]
+
+
+def topic_changes(before: Mapping[str, TopicFacts], after: Mapping[str, TopicFacts]) -> TopicChanges:
+    """A topic that was deleted and made anew is both gone and grown."""
+    gone = frozenset(
+        name for name, facts in before.items() if name not in after or after[name].id != facts.id
+    )
+    grown = frozenset(
+        name
+        for name, facts in after.items()
+        if name not in before or name in gone or before[name].partitions < facts.partitions
+    )
+    return TopicChanges(gone, grown)
 
 
 @dataclass(slots=True)
