@@ -11,6 +11,11 @@ from barnabas.errors import Code
 from barnabas.testing import Broker
 from barnabas.wire.apis import response_class
 from barnabas.wire.frames import decode_response
+from barnabas.wire.messages.configs import (
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
 from barnabas.wire.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
 from barnabas.wire.messages.coordinator import FindCoordinatorRequest
 from barnabas.wire.messages.groups import (
@@ -37,10 +42,16 @@ from barnabas.wire.messages.offsets import (
     OffsetFetchRequest,
     OffsetFetchTopic,
 )
-from barnabas.wire.messages.topics import CreatePartitionsRequest, CreatePartitionsTopic
+from barnabas.wire.messages.topics import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+)
 from tests.broker.speaking import batch, connect, create, produce
 from tests.coordinator.members import subscription
 from tests.deadline import eventually
+from tests.process import BrokerProcess
 from tests.raw import RawConnection, frame_of
 
 
@@ -357,6 +368,53 @@ def test_requests_are_told_to_come_again_while_groups_are_loaded(tmp_path: Path)
         assert codes[0] == Code.COORDINATOR_LOAD_IN_PROGRESS
         assert set(codes) == {Code.COORDINATOR_LOAD_IN_PROGRESS, Code.NONE}
         assert committed(connection, "g", "t") == 8
+
+
+def test_what_was_committed_before_kill_nine_is_there_after(
+    start_broker: Callable[..., BrokerProcess],
+) -> None:
+    broker = start_broker("group.initial.rebalance.delay.ms=0")
+    with RawConnection(broker.port) as connection:
+        create(connection, "t")
+        find(connection, "g")
+        member = join(connection, "g")
+        topics = [OffsetCommitTopic("t", [OffsetCommitPartition(0, 77)])]
+        request = OffsetCommitRequest("g", member.generation_id, member.member_id, topics=topics)
+        assert connection.ask(request, 9).topics[0].partitions[0].error_code == Code.NONE
+    broker.kill()
+    broker.start()
+    with RawConnection(broker.port) as connection:
+        eventually(lambda: connection.ask(ListGroupsRequest(), 5).error_code == Code.NONE, "the load")
+        assert beat(connection, "g", member) == Code.NONE
+        assert committed(connection, "g", "t") == 77
+        assert connection.ask(request, 9).topics[0].partitions[0].error_code == Code.NONE
+
+
+def test_a_commit_that_the_log_refuses_is_not_taken(
+    connection: RawConnection, group: str, topic: str
+) -> None:
+    def limit(value: str) -> None:
+        config = IncrementalAlterableConfig("max.message.bytes", 0, value)
+        resource = IncrementalAlterConfigsResource(2, "__consumer_offsets", [config])
+        assert connection.ask(IncrementalAlterConfigsRequest([resource]), 1).responses[0].error_code == 0
+
+    assert commit(connection, group, topic, 1) == Code.NONE
+    limit("10")
+    try:
+        assert commit(connection, group, topic, 2) == Code.UNKNOWN_SERVER_ERROR
+        assert committed(connection, group, topic) == 1
+    finally:
+        limit("1048588")
+    assert commit(connection, group, topic, 3) == Code.NONE
+    assert committed(connection, group, topic) == 3
+
+
+def test_offsets_go_with_their_topic(connection: RawConnection, group: str, topic: str) -> None:
+    commit(connection, group, topic, 5)
+    connection.ask(DeleteTopicsRequest(topics=[DeleteTopicState(topic)]), 6)
+    assert committed(connection, group, topic) == -1
+    create(connection, topic, 2)
+    assert committed(connection, group, topic) == -1
 
 
 def test_commits_wait_for_the_disk_where_the_topic_wants_them_there() -> None:
