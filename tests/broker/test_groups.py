@@ -1,5 +1,8 @@
 """Groups over the wire: finding the coordinator, every version's own form, restarts, timers that run by themselves."""
 
+import os
+import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -388,6 +391,23 @@ def test_what_was_committed_before_kill_nine_is_there_after(
         assert beat(connection, "g", member) == Code.NONE
         assert committed(connection, "g", "t") == 77
         assert connection.ask(request, 9).topics[0].partitions[0].error_code == Code.NONE
+
+
+@pytest.mark.slow
+def test_a_broker_that_was_stopped_hears_its_members_before_it_puts_them_out(
+    start_broker: Callable[..., BrokerProcess],
+) -> None:
+    broker = start_broker("group.initial.rebalance.delay.ms=0", "group.min.session.timeout.ms=100")
+    with RawConnection(broker.port) as connection:
+        find(connection, "g")
+        member = join(connection, "g", session_ms=1000)
+        os.kill(broker.pid, signal.SIGSTOP)
+        waiting = ask_later(connection, HeartbeatRequest("g", member.generation_id, member.member_id), 4)
+        resumed_at = time.monotonic() + 3
+        eventually(lambda: time.monotonic() > resumed_at, "a session to be over")
+        os.kill(broker.pid, signal.SIGCONT)
+        assert waiting().error_code == Code.NONE
+        assert beat(connection, "g", member) == Code.NONE
 
 
 def test_a_commit_that_the_log_refuses_is_not_taken(

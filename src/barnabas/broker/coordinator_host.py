@@ -30,6 +30,12 @@ SLICE = 64 << 10
 BACK_OFF_MS = 1000
 """How long a coordinator whose records are refused by the log waits before it does what is due by itself."""
 
+SLEEPY_MS = 1000
+"""Woken so much too late, the whole process was stopped, or the clock was set."""
+
+GRACE_MS = 3000
+"""How long members are then given to be heard of: the interval at which most of them send heartbeats."""
+
 log = logging.getLogger("barnabas.groups")
 
 Replies: TypeAlias = list[tuple["Waiting", Any]]
@@ -75,6 +81,8 @@ class CoordinatorHost:
         self._flushing: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = NEVER
+        self._awake_by = NEVER
+        self._is_closed = False
 
     # What the broker asks
 
@@ -95,6 +103,7 @@ class CoordinatorHost:
 
     def close(self) -> None:
         """Another broker has the groups now, or nobody: who waits must ask anew."""
+        self._is_closed = True
         self._disarm()
         self.partition.unwatch(self)
         for task in self._flushing:
@@ -111,13 +120,18 @@ class CoordinatorHost:
     async def load(self) -> None:
         """Replay the partition, in slices, up to where it ends now: nobody else writes to it. Raises Refused."""
         offset, end = self.partition.log.start, self.partition.high_watermark
-        while offset < end:
+        while offset < end and not self._is_closed:
             piece = self.partition.read(offset, SLICE, committed=True)
             if piece is None:
                 break
-            offset = self._replay(piece.read(), offset)
+            try:
+                data = piece.read()
+            except OSError as error:
+                raise Refused(Code.KAFKA_STORAGE_ERROR, f"cannot read {piece.file.path}: {error}") from error
+            offset = self._replay(data, offset)
             await asyncio.sleep(0)
-        self.loaded()
+        if not self._is_closed:
+            self.loaded()
 
     def _replay(self, data: bytes, offset: Offset) -> Offset:
         for at, header in headers(data):
@@ -209,10 +223,11 @@ class CoordinatorHost:
         if at == self._timer_at:
             return
         self._disarm()
-        if at < NEVER:
+        if at < NEVER and not self._is_closed:
             self._timer_at = at
-            delay = max(at - now, 0) / 1000
-            self._timer = asyncio.get_running_loop().call_later(delay, self._tick)
+            delay = max(at - now, 0)
+            self._awake_by = now + delay + SLEEPY_MS
+            self._timer = asyncio.get_running_loop().call_later(delay / 1000, self._tick)
 
     def _disarm(self) -> None:
         if self._timer is not None:
@@ -222,7 +237,17 @@ class CoordinatorHost:
     def _tick(self) -> None:
         self._timer, self._timer_at = None, NEVER
         now = self._broker.clock.now()
-        appended = True
-        if self.coordinator.deadline <= now:
-            appended = self._carry_out(self.coordinator.tick(now), now)
-        self._arm(now, 0 if appended else now + BACK_OFF_MS)
+        not_before = 0
+        if now > self._awake_by:
+            # We slept, not the members: their heartbeats may be waiting to be read, and come first.
+            not_before = now + GRACE_MS
+        elif self.coordinator.deadline <= now and not self._do_what_is_due(now):
+            not_before = now + BACK_OFF_MS
+        self._arm(now, not_before)
+
+    def _do_what_is_due(self, now: Millis) -> bool:
+        try:
+            return self._carry_out(self.coordinator.tick(now), now)
+        except Exception:
+            log.exception("the coordinator of %s stumbled and goes on", self.partition.tp)
+            return False
