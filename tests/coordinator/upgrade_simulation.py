@@ -182,12 +182,11 @@ class Classic(Client):
         self.asked: int | None = None
         self.asked_at = 0
         self.assignments: list[SyncGroupAssignment] = []
+        self.phase = "join"
+        self.told: list[str] = []
+        """What it has said it subscribes to."""
         super().__init__(world)
         self.instance = None
-
-    def resubscribe(self) -> None:
-        super().resubscribe()
-        self.phase = "join"
 
     def act(self) -> None:
         world = self.world
@@ -196,8 +195,11 @@ class Classic(Client):
                 return
             self.asked = None
         request: Any
+        if self.phase == "stable" and self.told != self.topics:
+            self.phase = "join"
         if self.phase == "join":
             self.owned.clear()
+            self.told = self.topics
             metadata = subscription_bytes(self.topics)
             rows = [JoinGroupProtocol("any", metadata)]
             request = JoinGroupRequest(GROUP, 8000, 6000, self.id, None, "consumer", rows)
