@@ -1,21 +1,35 @@
 """Starts Barnabas as a user would: the installed command `barnabas up` on an address and a data folder.
 
-Called by the bench for its other side. Nothing is set that a user would not get.
+Called by the bench for its other side. BARNABAS_COMMAND names another command, for a tree that is not installed.
+Nothing is set that a user would not get but for what Kafka's side is given too.
 """
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
 from pathlib import Path
 
 from bench.server import BrokerFailedError, Server, free_port, launch
 
+# As in kafka.py: three seconds of waiting for more members to come would be all that a rebalance shows.
+SETTINGS = ("--set", "group.initial.rebalance.delay.ms=0")
+
+
+def command() -> tuple[str, ...]:
+    chosen = os.environ.get("BARNABAS_COMMAND")
+    if chosen:
+        return tuple(shlex.split(chosen))
+    installed = Path(sys.executable).parent / "barnabas"
+    if not installed.exists():
+        raise BrokerFailedError(f"{installed} is not there: run `make install` first")
+    return (str(installed),)
+
 
 def start(directory: Path, name: str = "barnabas") -> Server:
-    command = Path(sys.executable).parent / "barnabas"
-    if not command.exists():
-        raise BrokerFailedError(f"{command} is not there: run `make install` first")
+    program = command()
     directory.mkdir(parents=True, exist_ok=True)
     port = free_port()
-    arguments = (str(command), "up", "--listen", f"127.0.0.1:{port}", "--data", str(directory / "data"))
-    return launch(name, arguments, port, directory / "server.log")
+    where = ("--listen", f"127.0.0.1:{port}", "--data", str(directory / "data"))
+    return launch(name, (*program, "up", *where, *SETTINGS), port, directory / "server.log")

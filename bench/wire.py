@@ -21,12 +21,12 @@ BATCH_HEADER_BYTES = 61
 
 
 def api_versions_request() -> bytes:
-    return _frame(_header(API_VERSIONS, 0))
+    return frame(header(API_VERSIONS, 0))
 
 
 def metadata_request() -> bytes:
     """Metadata v1 about no topic at all: brokers and the controller only."""
-    return _frame(_header(API_METADATA, 1) + struct.pack(">i", 0))
+    return frame(header(API_METADATA, 1) + struct.pack(">i", 0))
 
 
 def is_answer(answer: bytes) -> bool:
@@ -63,7 +63,7 @@ def produce_request(
             b"\x00\x00\x00",  # no tagged fields: partition, topic, request
         )
     )
-    return _frame(_header(API_PRODUCE, PRODUCE_VERSION) + b"\x00" + body)
+    return frame(header(API_PRODUCE, PRODUCE_VERSION) + b"\x00" + body)
 
 
 def error_offset(topic: str) -> int:
@@ -105,11 +105,12 @@ def _record(offset_delta: int, value: bytes) -> bytes:
     return varint(len(inner)) + inner
 
 
-def _header(api: int, version: int) -> bytes:
+def header(api: int, version: int) -> bytes:
+    """Of a request before it was flexible; a flexible one has a 0 byte (no tagged fields) behind it."""
     return struct.pack(">hhih", api, version, 1, len(CLIENT_ID)) + CLIENT_ID
 
 
-def _frame(payload: bytes) -> bytes:
+def frame(payload: bytes) -> bytes:
     return struct.pack(">i", len(payload)) + payload
 
 

@@ -5,9 +5,19 @@ from __future__ import annotations
 from typing import cast
 
 from bench.measure import Workload
-from bench.workloads import end_to_end, memory, one_mib, one_record, partitions, retained, start, throughput
+from bench.workloads import (
+    end_to_end,
+    groups,
+    memory,
+    one_mib,
+    one_record,
+    partitions,
+    retained,
+    start,
+    throughput,
+)
 
 ALL: tuple[Workload, ...] = tuple(
     cast(Workload, module)
-    for module in (start, memory, throughput, one_record, end_to_end, one_mib, partitions, retained)
+    for module in (start, memory, throughput, one_record, end_to_end, one_mib, groups, partitions, retained)
 )
