@@ -219,12 +219,15 @@ class Cleaning:
         keys, outcomes = KeyMap(self._cleaner.dedupe_bytes), Outcomes()
         dirty = [source for source in self._sources if source.end > self._first_dirty]
         limit = self._sources[-1].end
-        if any(header.attributes & TRANSACTIONAL for _, header in self._batches(dirty)):
-            for batch, header in self._batches(dirty):
-                outcomes.note(batch, header)
-            # What an undecided transaction wrote must not replace anything yet.
-            limit = min(limit, outcomes.first_undecided or limit)
+        is_transactional = False
         for batch, header in self._batches(dirty):
+            if header.attributes & TRANSACTIONAL and not is_transactional:
+                is_transactional = True
+                for other, its_header in self._batches(dirty):
+                    outcomes.note(other, its_header)
+                # What an undecided transaction wrote must not replace anything yet.
+                undecided = outcomes.first_undecided
+                limit = limit if undecided is None else undecided
             if header.base_offset >= limit or keys.is_full:
                 break
             if header.last_offset >= self._first_dirty:
