@@ -15,12 +15,11 @@ from fastcrc.crc32 import iscsi as crc32c
 from barnabas.disk import Disk, File, read_whole
 from barnabas.log.checkpoint import CorruptCheckpoint
 from barnabas.log.epochs import LeaderEpochs
+from barnabas.log.flush import EPOCHS
 from barnabas.log.index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
 from barnabas.log.segment import CLEANED, DELETED, INDEX, LOG, SWAP, TIME_INDEX, Segment
 from barnabas.types import LeaderEpoch, Millis, Offset
 from barnabas.wire.batch import ATTRIBUTES_AT, HEADER, HEADER_SIZE, MAGIC, BatchHeader
-
-EPOCHS = "leader-epoch-checkpoint"
 
 _CHUNK = 1024 * 1024
 _logger = logging.getLogger("barnabas.log")
