@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.broker.metrics import ApiMetrics
 from barnabas.errors import Code, Refused
-from barnabas.wire.apis import APIS, Api, ApiKey, response_class
-from barnabas.wire.codec import Malformed
-from barnabas.wire.frames import decode_request, encode_response, read_request_header
+from barnabas.wire.apis import APIS, Api, ApiKey, request_class, response_class
+from barnabas.wire.codec import Malformed, decoder
+from barnabas.wire.frames import encode_response, read_request_header
 from barnabas.wire.schema import Chunk
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class Route(NamedTuple):
 
     api: Api
     version: int
+    decode: Callable[[memoryview, int], Any]
     handle: Handler
     refusal: Refusal | None
     response: type[Any]
@@ -73,7 +74,7 @@ class Router:
             route = self._find(header.api_key, version)
             if route is None:
                 return self._unsupported(header.api_key, header.correlation_id)
-        request = decode_request(header, frame)
+        request = route.decode(frame, header.body_at)
         try:
             response = route.handle(self._broker, request, peer)
         except Refused as refused:
@@ -120,7 +121,15 @@ class Router:
         if api.key not in _handlers:
             import_module(f"barnabas.broker.handlers.{api.family}")
         handler, refusal = _handlers[api.key]
-        route = Route(api, version, handler, refusal, response_class(key), self._broker.metrics.api(api.name))
+        route = Route(
+            api,
+            version,
+            decoder(request_class(key), version),
+            handler,
+            refusal,
+            response_class(key),
+            self._broker.metrics.api(api.name),
+        )
         self._routes[key, version] = route
         return route
 
