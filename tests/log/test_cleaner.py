@@ -291,6 +291,39 @@ def test_small_segments_are_put_together() -> None:
     check_chain(log)
 
 
+def test_segments_of_which_nothing_is_left_become_one() -> None:
+    log = open_log(SimulatedDisk())
+    fill(log, 500, keys=1)
+    clean(log)
+    sealed = [segment for segment in log.segments if segment is not log.segments[-1]]
+    assert len(sealed) == 1
+    # A reader that gets nothing but empty batches again and again takes it for an error (librdkafka does).
+    assert [header.count for header, _ in batches(log)][:2].count(0) <= 1
+
+
+def test_what_does_not_fit_into_one_segment_goes_into_two() -> None:
+    log = open_log(SimulatedDisk())
+    fill(log, 40, keys=1)
+    fill(log, 40, keys=1000)
+    before = newest(records(log))
+    clean(log)
+    assert newest(records(log)) == before
+    assert all(segment.size <= CONFIG.segment_bytes for segment in log.segments)
+    check_chain(log)
+
+
+def test_a_cleaning_that_is_given_up_stops_at_the_next_batch() -> None:
+    disk = SimulatedDisk()
+    log = open_log(disk)
+    fill(log)
+    cleaning = begun(log)
+    cleaning.abandon()
+    cleaning.run()
+    cleaning.finish()
+    assert cleaning.is_done
+    assert leftovers(disk) == []
+
+
 def test_a_segment_with_nothing_to_drop_is_not_written_again() -> None:
     disk = SimulatedDisk()
     log = open_log(disk)
