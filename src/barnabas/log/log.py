@@ -19,9 +19,9 @@ from barnabas.log.chain import SegmentChain
 from barnabas.log.epochs import EpochStart, LeaderEpochs
 from barnabas.log.flush import Flush
 from barnabas.log.producers import ProducerStates, read_marker
-from barnabas.log.recovery import load_epochs, recover_segments, tidy
+from barnabas.log.recovery import load_epochs, recover_segments
 from barnabas.log.replicated import replicated
-from barnabas.log.retention import Removed, reason_to_remove
+from barnabas.log.retention import Removed, reason_to_remove, report
 from barnabas.log.rolling import is_stale, must_roll
 from barnabas.log.segment import Segment
 from barnabas.log.snapshots import Snapshots
@@ -102,18 +102,16 @@ class Log:
         Unless it was closed (`clean`), what lies above the recovery point is checked and a torn end is cut.
         """
         disk.make_dir(directory)
-        bases = tidy(disk, directory)
         epochs = load_epochs(disk, directory)
-        saved = list(epochs.entries)
-        if bases:
-            point = None if clean else recovery_point
-            interval = config.index_interval_bytes
-            segments = recover_segments(disk, directory, bases, epochs, now, interval, point)
-        else:
+        lasting_epochs = list(epochs.entries)
+        point = None if clean else recovery_point
+        segments = recover_segments(disk, directory, epochs, now, config.index_interval_bytes, point)
+        is_new = not segments
+        if is_new:
             segments = [Segment.create(disk, directory, start_offset, now)]
         log = cls(disk, directory, config, segments, epochs)
-        log._lasting_epochs = saved
-        log._lasting_changes = int(clean)
+        log._lasting_epochs = lasting_epochs
+        log._lasting_changes = int(clean and not is_new)
         log.recovery_point = log.end if clean else min(recovery_point, log.end)
         if start_offset > log.end:
             log.start_over_at(start_offset)
@@ -365,13 +363,7 @@ class Log:
         if gone:
             self._snapshots.drop_below(chain.segments[0].base)
             self._changes += 1
-            _logger.info(
-                "%s: removed %d segments up to offset %d: %s",
-                os.path.basename(self.directory),
-                len(gone),
-                gone[-1].end,
-                gone[-1].reason,
-            )
+            report(self.directory, gone)
         return gone
 
     def replace_segments(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:
