@@ -58,6 +58,17 @@ def test_a_segment_rolls_when_nobody_writes() -> None:
     assert [segment.base for segment in log.segments] == [0, 1]
 
 
+def test_a_compacted_log_rolls_in_time_for_max_compaction_lag() -> None:
+    """The active segment is never compacted: without this a quiet topic would keep old values for segment.ms."""
+    policy = frozenset({"compact"})
+    log = _open(TopicConfig(segment_ms=100_000, max_compaction_lag_ms=1000))
+    append(log, b"x")
+    assert not log.roll_if_due(Millis(NOW + 1001))
+    log.config = TopicConfig(cleanup_policy=policy, segment_ms=100_000, max_compaction_lag_ms=1000)
+    assert not log.roll_if_due(Millis(NOW + 1000))
+    assert log.roll_if_due(Millis(NOW + 1001))
+
+
 def test_jitter_lets_logs_roll_apart_but_never_late() -> None:
     config = TopicConfig(segment_ms=10_000, segment_jitter_ms=5_000)
     rolled = set()
