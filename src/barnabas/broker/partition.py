@@ -55,6 +55,11 @@ class Partition:
             return
         raise Refused(Code.FENCED_LEADER_EPOCH if known < self.epoch else Code.UNKNOWN_LEADER_EPOCH)
 
+    def epoch_at(self, offset: Offset) -> LeaderEpoch:
+        """The epoch of the record at an offset; of one that is yet to come, or long gone, the leader's own."""
+        known = self.log.epochs.epoch_at(offset)
+        return self.epoch if known == NO_EPOCH else known
+
     def end_of_epoch(self, epoch: LeaderEpoch) -> EpochEnd:
         """The largest epoch not above this one, and where it ended; the newest ends at the high watermark."""
         return self.log.epochs.end_of(epoch, self.high_watermark)
