@@ -124,13 +124,14 @@ class Connection:
 
     def _readable(self) -> None:
         start, end = self._start, self._end
-        room = len(self._buffer)
         if start == end:
-            self._start = self._end = end = 0
+            self._start = end = 0
+            into = self._view
         else:
             # Whole frames were served and lengths checked before, unless an answer is owed: then nothing grows.
             owed = self._pending is not None or bool(self._out)
             have = end - start
+            room = len(self._buffer)
             wanted = 4 + _LENGTH(self._buffer, start)[0] if have >= 4 and not owed else FIRST_BUFFER
             if start + wanted > room and not owed:
                 self._make_room(wanted)
@@ -139,10 +140,9 @@ class Connection:
                 self._reading = False
                 self._loop.remove_reader(self._fd)
                 return
-            if wanted > LARGE_FRAME:
-                room = min(start + wanted, room)
+            into = self._view[end : min(start + wanted, room) if wanted > LARGE_FRAME else room]
         try:
-            count = self._sock.recv_into(self._view[end:room])
+            count = self._sock.recv_into(into)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
@@ -179,9 +179,9 @@ class Connection:
 
     def _serve(self) -> None:
         """Answer the whole frames that are there, until one has to wait."""
-        view = self._view
+        view, out = self._view, self._out
         try:
-            while True:
+            while not out:
                 start = self._start
                 have = self._end - start
                 if have < 4:
@@ -191,30 +191,22 @@ class Connection:
                     raise Malformed(f"a frame of {size} bytes")
                 if have < 4 + size:
                     break
-                self._start = start + 4 + size
-                answer = self._router.answer(view[start + 4 : self._start], self)
+                self._start = start = start + 4 + size
+                answer = self._router.answer(view[start - size : start], self)
                 if answer is None:
-                    continue
-                if type(answer) is not list:
-                    self._flush()
+                    if self._closed:
+                        return
+                elif type(answer) is list:
+                    self._send(answer)
+                else:
                     self._park(answer)  # type: ignore[arg-type]
                     break
-                self._out += answer
-                if len(self._out) > 8:
-                    self._flush()
-                    if self._out:
-                        break
         except Malformed as error:
-            self._refuse(error)
+            log.warning("closed the connection from %s: it sent %s", self.address, error)
+            self.close()
             return
-        if self._out and not self._writing:
-            self._flush()
         if len(self._buffer) > KEPT_BUFFER:
             self.shrink()
-
-    def _refuse(self, error: Malformed) -> None:
-        log.warning("closed the connection from %s: it sent %s", self.address, error)
-        self.close()
 
     def _park(self, answer: "asyncio.Future[list[Chunk]]") -> None:
         if self._closed:
@@ -230,32 +222,49 @@ class Connection:
         if answer.exception() is not None:
             self.close()
             return
-        self._out += answer.result()
-        self._flush()
+        self._send(answer.result())
         self._resume()
 
     # Writing
+
+    def _send(self, answer: list[Chunk]) -> None:
+        """Send at once what the socket takes; what it does not take waits until it does."""
+        if len(answer) == 1:
+            # The usual small answer: no queue, one system call.
+            chunk = answer[0]
+            try:
+                count = self._sock.send(chunk)  # type: ignore[arg-type]
+            except (BlockingIOError, InterruptedError):
+                count = 0
+            except OSError:
+                self.close()
+                return
+            self.bytes_out += count
+            if count == len(chunk):
+                return
+            self._sent = count
+        self._out += answer
+        self._flush()
 
     def _flush(self) -> None:
         out = self._out
         turn = TURN
         try:
-            while out:
+            while out and turn > 0:
                 chunk = out[0]
                 if type(chunk) is FileSlice:
                     count = self._send_slice(chunk, turn)
                 else:
                     # More to come: let the kernel put the header and the file into one packet.
                     flags = socket.MSG_MORE if len(out) > 1 else 0
-                    count = self._sock.send(memoryview(chunk)[self._sent :] if self._sent else chunk, flags)  # type: ignore[arg-type]
+                    rest = memoryview(chunk)[self._sent :] if self._sent else chunk  # type: ignore[arg-type]
+                    count = self._sock.send(rest, flags)  # type: ignore[arg-type]
                 self.bytes_out += count
                 self._sent += count
                 if self._sent == len(chunk):
                     out.popleft()
                     self._sent = 0
                 turn -= count
-                if turn <= 0 and out:
-                    break
         except (BlockingIOError, InterruptedError):
             pass
         except OSError:

@@ -67,14 +67,13 @@ class Router:
     ) -> "list[Chunk] | asyncio.Future[list[Chunk]] | None":
         """The answer's bytes, a future of them, or None where none is wanted. Malformed costs the connection."""
         started = perf_counter()
-        header = read_request_header(frame, 0)
-        version = header.api_version
-        route = self._routes.get((header.api_key, version))
+        key, version, correlation_id, _, body_at = read_request_header(frame)
+        route = self._routes.get((key, version))
         if route is None:
-            route = self._find(header.api_key, version)
+            route = self._find(key, version)
             if route is None:
-                return self._unsupported(header.api_key, header.correlation_id)
-        request = route.decode(frame, header.body_at)
+                return self._unsupported(key, correlation_id)
+        request = route.decode(frame, body_at)
         try:
             response = route.handle(self._broker, request, peer)
         except Refused as refused:
@@ -82,12 +81,12 @@ class Router:
         except Exception as error:
             response = _fail(route, request, peer, error)
         if type(response) is route.response:
-            chunks = encode_response(response, version, header.correlation_id)
+            chunks = encode_response(response, version, correlation_id)
         elif response is None:
             chunks = None
         else:
             return asyncio.ensure_future(
-                self._answer_later(response, route, request, header.correlation_id, peer, started)
+                self._answer_later(response, route, request, correlation_id, peer, started)
             )
         route.metrics.observe(perf_counter() - started)
         return chunks

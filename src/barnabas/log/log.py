@@ -165,7 +165,7 @@ class Log:
         size = len(batch)
         chain = self._chain
         try:
-            if must_roll(chain.active, config, size=size, last=last, max_timestamp=max_timestamp, now=now):
+            if must_roll(chain.active, config, size, last, max_timestamp, now):
                 self._roll(now)
             _PLACED.pack_into(batch, 0, first, header.batch_length, epoch)
             chain.active.append(batch, last, max_timestamp, config.index_interval_bytes)

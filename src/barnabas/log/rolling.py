@@ -8,7 +8,7 @@ from barnabas.types import Millis, Offset
 
 
 def must_roll(
-    active: Segment, config: TopicConfig, *, size: int, last: Offset, max_timestamp: Millis, now: Millis
+    active: Segment, config: TopicConfig, size: int, last: Offset, max_timestamp: Millis, now: Millis
 ) -> bool:
     """Whether the active segment cannot take a batch any more, or has been taking them for too long.
 
