@@ -12,11 +12,14 @@ import socket
 from collections import deque
 from collections.abc import Callable
 from struct import Struct
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from barnabas.disk import FileSlice
 from barnabas.wire.codec import Malformed
 from barnabas.wire.schema import Chunk
+
+if TYPE_CHECKING:
+    from barnabas.broker.router import Later
 
 FIRST_BUFFER = 4096
 KEPT_BUFFER = 4 << 20
@@ -36,9 +39,7 @@ _LENGTH = Struct(">i").unpack_from
 class Answers(Protocol):
     """What a connection needs of the router."""
 
-    def answer(
-        self, frame: memoryview, peer: "Connection"
-    ) -> "list[Chunk] | asyncio.Future[list[Chunk]] | None": ...
+    def answer(self, frame: memoryview, peer: "Connection") -> "list[Chunk] | Later | None": ...
 
 
 class Connection:
@@ -91,7 +92,7 @@ class Connection:
         self._end = 0
         self._out: deque[Chunk] = deque()
         self._sent = 0
-        self._pending: asyncio.Future[list[Chunk]] | None = None
+        self._pending: Later | None = None
         self._closed = False
         self._writing = False
         self._reading = True
@@ -111,7 +112,7 @@ class Connection:
             self._loop.remove_writer(self._fd)
         self._sock.close()
         if self._pending is not None:
-            self._pending.cancel()
+            self._pending.waited_for.cancel()
         self._out.clear()
         self._on_close(self)
 
@@ -196,10 +197,10 @@ class Connection:
                 if answer is None:
                     if self._closed:
                         return
-                elif type(answer) is list:
+                elif isinstance(answer, list):
                     self._send(answer)
                 else:
-                    self._park(answer)  # type: ignore[arg-type]
+                    self._park(answer)
                     break
         except Malformed as error:
             log.warning("closed the connection from %s: it sent %s", self.address, error)
@@ -208,21 +209,21 @@ class Connection:
         if len(self._buffer) > KEPT_BUFFER:
             self.shrink()
 
-    def _park(self, answer: "asyncio.Future[list[Chunk]]") -> None:
+    def _park(self, later: "Later") -> None:
         if self._closed:
-            answer.cancel()
+            later.waited_for.cancel()
             return
-        self._pending = answer
-        answer.add_done_callback(self._unpark)
+        self._pending = later
+        later.waited_for.add_done_callback(self._unpark)
 
-    def _unpark(self, answer: "asyncio.Future[list[Chunk]]") -> None:
-        self._pending = None
-        if self._closed or answer.cancelled():
+    def _unpark(self, done: "asyncio.Future[Any]") -> None:
+        later, self._pending = self._pending, None
+        if self._closed or later is None:
             return
-        if answer.exception() is not None:
+        if done.cancelled():
             self.close()
             return
-        self._send(answer.result())
+        self._send(later.frame())
         self._resume()
 
     # Writing

@@ -3,7 +3,7 @@
 Called by handlers through `replicas`. The watermark never falls, and nothing at or above it is ever served.
 """
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from barnabas.disk import FileSlice
 from barnabas.errors import Code, Refused
@@ -21,13 +21,15 @@ class Watcher(Protocol):
 class Partition:
     """A partition that this broker leads."""
 
-    __slots__ = ("_watchers", "epoch", "high_watermark", "log", "tp")
+    __slots__ = ("_watchers", "epoch", "high_watermark", "idle_answer", "log", "tp")
 
     def __init__(self, tp: TopicPartition, log: Log, epoch: LeaderEpoch) -> None:
         self.tp = tp
         self.log = log
         self.epoch = epoch
         self.high_watermark = log.end
+        self.idle_answer: Any = None
+        """What Fetch last told a reader that had read all; kept here for the next one."""
         self._watchers: set[Watcher] = set()
 
     @property

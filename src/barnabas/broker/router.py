@@ -55,6 +55,29 @@ class Route(NamedTuple):
     metrics: ApiMetrics
 
 
+class Later(NamedTuple):
+    """An answer that is still to come: what is waited for, and what its frame needs then."""
+
+    waited_for: "asyncio.Future[Any]"
+    route: Route
+    request: Any
+    correlation_id: int
+    address: str
+    started: float
+
+    def frame(self) -> list[Chunk]:
+        """The answer's bytes, once `waited_for` is done."""
+        route = self.route
+        try:
+            response = self.waited_for.result()
+        except Refused as refused:
+            response = _refuse(route, self.request, refused)
+        except Exception as error:
+            response = _fail(route, self.request, self.address, error)
+        route.metrics.observe(perf_counter() - self.started)
+        return encode_response(response, route.version, self.correlation_id)
+
+
 class Router:
     """Answers frames."""
 
@@ -62,10 +85,8 @@ class Router:
         self._broker = broker
         self._routes: dict[tuple[int, int], Route] = {}
 
-    def answer(
-        self, frame: memoryview, peer: "Connection"
-    ) -> "list[Chunk] | asyncio.Future[list[Chunk]] | None":
-        """The answer's bytes, a future of them, or None where none is wanted. Malformed costs the connection."""
+    def answer(self, frame: memoryview, peer: "Connection") -> list[Chunk] | Later | None:
+        """The answer's bytes, now or later, or None where none is wanted. Malformed costs the connection."""
         started = perf_counter()
         key, version, correlation_id, _, body_at = read_request_header(frame)
         route = self._routes.get((key, version))
@@ -79,35 +100,17 @@ class Router:
         except Refused as refused:
             response = _refuse(route, request, refused)
         except Exception as error:
-            response = _fail(route, request, peer, error)
+            response = _fail(route, request, peer.address, error)
         if type(response) is route.response:
             chunks = encode_response(response, version, correlation_id)
         elif response is None:
             chunks = None
         else:
-            return asyncio.ensure_future(
-                self._answer_later(response, route, request, correlation_id, peer, started)
+            return Later(
+                asyncio.ensure_future(response), route, request, correlation_id, peer.address, started
             )
         route.metrics.observe(perf_counter() - started)
         return chunks
-
-    async def _answer_later(
-        self,
-        waited_for: Any,
-        route: Route,
-        request: Any,
-        correlation_id: int,
-        peer: "Connection",
-        started: float,
-    ) -> list[Chunk]:
-        try:
-            response = await waited_for
-        except Refused as refused:
-            response = _refuse(route, request, refused)
-        except Exception as error:
-            response = _fail(route, request, peer, error)
-        route.metrics.observe(perf_counter() - started)
-        return encode_response(response, route.version, correlation_id)
 
     def _find(self, key: int, version: int) -> Route | None:
         api = APIS.get(key)
@@ -153,6 +156,6 @@ def _refuse(route: Route, request: Any, refused: Refused) -> Any:
     return response
 
 
-def _fail(route: Route, request: Any, peer: "Connection", error: Exception) -> Any:
-    log.error("%s from %s failed", route.api.name, peer.address, exc_info=error)
+def _fail(route: Route, request: Any, address: str, error: Exception) -> Any:
+    log.error("%s from %s failed", route.api.name, address, exc_info=error)
     return _refuse(route, request, Refused(Code.UNKNOWN_SERVER_ERROR))

