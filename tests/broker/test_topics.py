@@ -147,6 +147,7 @@ def test_settings_tell_where_they_come_from(connection: RawConnection, topic: st
     assert mine["log.dirs"].config_source == Source.STATIC_BROKER
     assert mine["log.dirs"].read_only
     assert mine["num.partitions"].value == "1"
+    assert (mine["log.retention.hours"].value, mine["log.retention.ms"].value) == ("168", None)
 
 
 @pytest.mark.parametrize(

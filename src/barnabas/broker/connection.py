@@ -6,7 +6,6 @@ CPU of a fetch, and for small requests they are as fast.
 """
 
 import asyncio
-import logging
 import os
 import socket
 from collections import deque
@@ -14,6 +13,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol
 
+from barnabas.broker.complaints import Complaints
 from barnabas.disk import FileSlice
 from barnabas.wire.codec import Malformed
 from barnabas.wire.schema import Chunk
@@ -31,7 +31,7 @@ LARGE_FRAME = 64 << 10
 TURN = 4 << 20
 """How much one connection sends before the others have their turn."""
 
-log = logging.getLogger("barnabas.server")
+complaints = Complaints()
 
 _LENGTH = Struct(">i").unpack_from
 
@@ -203,7 +203,7 @@ class Connection:
                     self._park(answer)
                     break
         except Malformed as error:
-            log.warning("closed the connection from %s: it sent %s", self.address, error)
+            complaints.about(self.address, error)
             self.close()
             return
         if len(self._buffer) > KEPT_BUFFER:
