@@ -27,6 +27,7 @@ _EDGES = {
     ">q": [0, 1, -1, -2, -3, -4, -5, 1 << 40, 0x7FFFFFFFFFFFFFFF, -0x8000000000000000],
 }
 _LAST = 0x5EED_1A57
+_FETCH = b"\0\1"
 
 
 def mutated(frames: list[bytes], chance: random.Random) -> bytes:
@@ -66,8 +67,12 @@ def _survives(connection: RawConnection, body: bytes) -> bool:
         connection.send(struct.pack(">i", len(body)) + body + sound)
         while struct.unpack_from(">i", connection.receive())[0] != _LAST:
             pass
-    except (Gone, TimeoutError):
+    except Gone:
         connection.close()
+        return False
+    except TimeoutError:
+        connection.close()
+        assert body[:2] == _FETCH, f"only a fetch may wait, and this was left without an answer: {body.hex()}"
         return False
     return True
 

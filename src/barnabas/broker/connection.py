@@ -207,11 +207,14 @@ class Connection:
                     self._park(answer)
                     break
         except Malformed as error:
-            complaints.about(self.address, error)
-            self.close()
+            self._refuse(error)
             return
         if len(self._buffer) > KEPT_BUFFER:
             self.shrink()
+
+    def _refuse(self, error: Malformed) -> None:
+        complaints.about(self.address, error)
+        self.close()
 
     def _park(self, later: "Later") -> None:
         if self._closed:
@@ -224,10 +227,13 @@ class Connection:
         later, self._pending = self._pending, None
         if self._closed or later is None:
             return
-        if done.cancelled():
-            self.close()
+        try:
+            if done.cancelled():
+                raise Malformed("a request whose handler was cancelled")
+            self._send(later.frame())
+        except Malformed as error:
+            self._refuse(error)
             return
-        self._send(later.frame())
         self._resume()
 
     # Writing

@@ -75,7 +75,7 @@ class Later(NamedTuple):
         except Exception as error:
             response = _fail(route, self.request, self.address, error)
         route.metrics.observe(perf_counter() - self.started)
-        return encode_response(response, route.version, self.correlation_id)
+        return _encoded(route, response, self.correlation_id, self.address)
 
 
 class Router:
@@ -102,7 +102,7 @@ class Router:
         except Exception as error:
             response = _fail(route, request, peer.address, error)
         if type(response) is route.response:
-            chunks = encode_response(response, version, correlation_id)
+            chunks = _encoded(route, response, correlation_id, peer.address)
         elif response is None:
             chunks = None
         else:
@@ -143,6 +143,21 @@ class Router:
         spoken = ApiVersion(api_key=key, min_version=api.announced_lowest, max_version=api.highest)
         response = ApiVersionsResponse(error_code=Code.UNSUPPORTED_VERSION, api_keys=[spoken])
         return encode_response(response, 0, correlation_id)
+
+
+def _encoded(route: Route, response: Any, correlation_id: int, address: str) -> list[Chunk]:
+    """The answer's bytes. One that its version cannot carry is our mistake: without an answer, hang up."""
+    try:
+        return encode_response(response, route.version, correlation_id)
+    except Malformed as error:
+        log.error(
+            "the answer to %s v%d from %s cannot be sent",
+            route.api.name,
+            route.version,
+            address,
+            exc_info=error,
+        )
+        raise Malformed(f"{route.api.name} v{route.version}, and there is no answer to it") from error
 
 
 def _refuse(route: Route, request: Any, refused: Refused) -> Any:
