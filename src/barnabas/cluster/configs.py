@@ -5,8 +5,8 @@ runs (this broker, then all brokers), else given at its start, else the default.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from barnabas.cluster.image import ClusterImage, TopicImage
 from barnabas.config import BrokerConfig, broker_config, broker_settings, topic_settings
@@ -36,8 +36,7 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(NamedTuple):
     """One place a value could come from."""
 
     name: str
@@ -45,8 +44,7 @@ class Origin:
     source: Source
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """One setting as it is now; `origins` has all that were set, the one that holds first."""
 
     name: str
@@ -58,8 +56,7 @@ class Row:
     origins: Sequence[Origin]
 
 
-@dataclass(frozen=True, slots=True)
-class Alteration:
+class Alteration(NamedTuple):
     """One wish of IncrementalAlterConfigs."""
 
     name: str
