@@ -130,7 +130,7 @@ def _run(
     whole = size is not Size.QUICK and not chosen.only and not chosen.control
     record, images = (RECORD, IMAGES) if whole or chosen.record else (ASIDE / "RESULTS.md", ASIDE)
     facts = [*_facts(size, chosen.control), ("duration", f"{(time.monotonic() - began) / 60:.0f} minutes")]
-    _write(record, images, facts, sections, failures)
+    _write(record, images, facts, sections, failures, sides[OURS].name)
     console.print(f"written: {record.relative_to(ROOT)}")
     return 1 if failures else 0
 
@@ -141,12 +141,14 @@ def _write(
     facts: Sequence[tuple[str, str]],
     sections: Sequence[tuple[Workload, Sequence[Readings]]],
     failures: Sequence[str],
+    ours: str,
 ) -> None:
     rows = [row for workload, readings in sections for row in report.rows(workload, readings)]
     drawn = plots.draw(rows, images)
     record.parent.mkdir(parents=True, exist_ok=True)
     prefix = os.path.relpath(images, record.parent)
-    record.write_text(report.markdown(facts, sections, failures, [f"{prefix}/{name}" for name in drawn]))
+    links = [f"{prefix}/{name}" for name in drawn]
+    record.write_text(report.markdown(facts, sections, failures, links, ours))
 
 
 def _sides(folder: Path, control: bool, size: Size, warmed: Callable[[str], None]) -> dict[str, SideState]:
@@ -201,7 +203,10 @@ def _facts(size: Size, control: bool) -> list[tuple[str, str]]:
         ("system", f"Linux {platform.release()}"),
         ("Python", platform.python_version()),
         ("Java", kafka.java_version()),
-        ("Apache Kafka", f"{KAFKA_VERSION}, one KRaft node, 1 GiB heap, defaults otherwise"),
+        (
+            "Apache Kafka",
+            f"{KAFKA_VERSION}, one KRaft node, 1 GiB heap, defaults but for files deleted at once",
+        ),
         ("clients", f"librdkafka {confluent_kafka.libversion()[0]}; load generator: {loadgen.described()}"),
         ("mode", f"{size.value}{', Kafka on both sides (control)' if control else ''}"),
         ("date", time.strftime("%Y-%m-%d", time.gmtime())),

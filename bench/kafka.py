@@ -40,7 +40,8 @@ def start(directory: Path, name: str = "kafka") -> Server:
     # Kafka unpacks its native codecs into the scratch folder; ours is removed with the rest.
     options = (f"-Dlog4j2.configurationFile={logging}", f"-Djava.io.tmpdir={scratch}")
     if not (directory / "data" / "meta.properties").exists():
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # The first character is a letter: an id that begins with a dash would be taken for an option.
+        cluster = base64.urlsafe_b64encode(b"\x00" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
         storage = (java, *options, "-cp", classpath, "kafka.tools.StorageTool")
         done = subprocess.run(
             (*storage, "format", "-t", cluster, "-c", str(properties)),
@@ -82,5 +83,7 @@ def _properties(data: Path, port: int, controller_port: int) -> str:
         "share.coordinator.state.topic.replication.factor": "1",
         "share.coordinator.state.topic.min.isr": "1",
         "group.initial.rebalance.delay.ms": "0",
+        # 60 s by default: a topic's files would go in the middle of a later measurement.
+        "log.segment.delete.delay.ms": "0",
     }
     return "".join(f"{key}={value}\n" for key, value in settings.items())

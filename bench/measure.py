@@ -99,8 +99,14 @@ class SideState:
     def server(self) -> Server:
         """The broker that most workloads share; a new one when the last has died."""
         if self._server is None or self._server.process.poll() is not None:
-            self._server = self.fresh()
-            self.on_start(self._server)
+            new = self.fresh()
+            try:
+                self.on_start(new)
+            except BaseException:
+                # A broker that was not warmed up must not be measured: Kafka would look slower than it is.
+                new.stop()
+                raise
+            self._server = new
         return self._server
 
     def fresh(self) -> Server:

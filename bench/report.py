@@ -118,9 +118,9 @@ def ranged(of: Spread) -> str:
     return f"{number(of.median)} ({number(of.low)} to {number(of.high)})"
 
 
-def table(shown: Iterable[Row]) -> str:
+def table(shown: Iterable[Row], ours: str) -> str:
     lines = [
-        "| case | what | Kafka | Barnabas | ratio (min to max) | wanted | met | limit (Kafka / Barnabas) |",
+        f"| case | what | Kafka | {ours} | ratio (min to max) | wanted | met | limit (Kafka / {ours}) |",
         "|---|---|---:|---:|---:|---|---|---|",
     ]
     for row in shown:
@@ -146,6 +146,7 @@ def markdown(
     sections: Sequence[tuple[Workload, Sequence[Readings]]],
     failures: Sequence[str],
     plots: Sequence[str],
+    ours: str = "Barnabas",
 ) -> str:
     everything = [(workload, readings, rows(workload, readings)) for workload, readings in sections]
     asked = [row for _, _, found in everything for row in found if row.wanted is not None]
@@ -161,7 +162,7 @@ def markdown(
     for workload, readings, found in everything:
         parts.append(f"## {workload.TITLE}")
         parts.append(f"{workload.ABOUT} {rounds_and_noise(readings)}")
-        parts.append(table(found) if found else "Nothing was measured on both sides.")
+        parts.append(table(found, ours) if found else "Nothing was measured on both sides.")
     return "\n\n".join(parts) + "\n"
 
 

@@ -39,6 +39,11 @@ class Server:
     def bootstrap(self) -> str:
         return f"{self.host}:{self.port}"
 
+    @property
+    def data(self) -> Path:
+        """The folder that holds a folder for each partition."""
+        return self.log.parent / "data"
+
     def cost(self) -> Cost:
         if self.process.poll() is not None:
             raise BrokerFailedError(f"{self.name} ended by itself: {last_words(self.log)}")

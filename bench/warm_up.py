@@ -18,8 +18,13 @@ def warm_up(server: Server, size: Size) -> None:
     quick = size is Size.QUICK
     with librdkafka.topic(server, "warm-up", 4) as topic:
         for codec in ("none", "lz4"):
-            shape = {"topic": topic, "partitions": 4, "records": 150_000 if quick else 300_000}
-            librdkafka.run(server, "produce", record_bytes=1024, codec=codec, **shape)
+            shape = {
+                "topic": topic,
+                "partitions": 4,
+                "records": 150_000 if quick else 300_000,
+                "record_bytes": 1024,
+            }
+            librdkafka.run(server, "produce", codec=codec, **shape)
             librdkafka.run(server, "consume", **shape)
         for connections in (1, 16, 128):
             loadgen.run(server, one_record_load(topic, 4, connections, 1.5 if quick else 4.0))

@@ -10,7 +10,7 @@ import socket
 import struct
 from collections.abc import Callable, Sequence
 
-from crc32c import crc32c
+from fastcrc.crc32 import iscsi as crc32c
 
 Check = Callable[[bytes], bool]
 CLIENT_ID = b"bench"

@@ -27,8 +27,13 @@ def run(side: SideState, case: Case) -> Measured:
     server = side.fresh()
     try:
         with librdkafka.topic(server, "memory", PARTITIONS) as topic:
-            shape = {"topic": topic, "partitions": PARTITIONS, "records": RECORDS}
-            librdkafka.run(server, "produce", record_bytes=RECORD_BYTES, codec="none", **shape)
+            shape = {
+                "topic": topic,
+                "partitions": PARTITIONS,
+                "records": RECORDS,
+                "record_bytes": RECORD_BYTES,
+            }
+            librdkafka.run(server, "produce", codec="none", **shape)
             librdkafka.run(server, "consume", **shape)
             return Measured({"rss_mb": server.cost().rss_bytes / 1e6})
     finally:

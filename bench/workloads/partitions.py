@@ -45,8 +45,8 @@ def run(side: SideState, case: Case) -> Measured:
     server = side.server
     count, records, seconds = case.settings["partitions"], case.settings["records"], case.settings["seconds"]
     with librdkafka.topic(server, "partitions", count) as topic:
-        shape = {"topic": topic, "partitions": count, "records": records}
-        sent = librdkafka.run(server, "produce", record_bytes=RECORD_BYTES, codec="none", **shape)
+        shape = {"topic": topic, "partitions": count, "records": records, "record_bytes": RECORD_BYTES}
+        sent = librdkafka.run(server, "produce", codec="none", **shape)
         read = librdkafka.run(server, "consume", **shape)
         late = latency(side, topic, count, seconds)
         small = loadgen.run(server, one_record_load(topic, count, 16, seconds))

@@ -45,12 +45,12 @@ def run(side: SideState, case: Case) -> Measured:
             raise loadgen.GeneratorFailedError(
                 f"{server.name} did not take {case.name} in {filling.seconds} s"
             )
-        shape = {"topic": topic, "partitions": 1, "records": RECORDS}
+        shape = {"topic": topic, "partitions": 1, "records": RECORDS, "record_bytes": RECORD_BYTES}
         # The last record read is at most the last one filled in.
         middle = max(0, min(requests * each // 2, requests * each - RECORDS))
         records = min(RECORDS, requests * each)
         read = librdkafka.run(server, "consume", offset=middle, **(shape | {"records": records}))
-        sent = librdkafka.run(server, "produce", record_bytes=RECORD_BYTES, codec="none", **shape)
+        sent = librdkafka.run(server, "produce", codec="none", **shape)
         small = loadgen.run(server, one_record_load(topic, 1, 16, 1.5))
     return Measured(
         {

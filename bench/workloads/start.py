@@ -25,7 +25,7 @@ METRICS = (
 
 
 def rounds(size: Size) -> int:
-    return 3 if size is Size.QUICK else 5
+    return 2 if size is Size.QUICK else 5
 
 
 def cases(size: Size) -> Sequence[Case]:

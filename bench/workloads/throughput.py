@@ -67,9 +67,7 @@ def run(side: SideState, case: Case) -> Measured:
     of = case.settings
     with librdkafka.topic(server, "throughput", of["partitions"]) as topic:
         sent = librdkafka.run(server, "produce", topic=topic, **of)
-        read = librdkafka.run(
-            server, "consume", topic=topic, partitions=of["partitions"], records=of["records"]
-        )
+        read = librdkafka.run(server, "consume", topic=topic, **of)
     return Measured(
         {
             "produce_mb_s": sent.mb_per_s,

@@ -317,12 +317,23 @@ def broker_settings() -> dict[str, Setting]:
     """All settings a broker has, by Kafka's name: its own, and the defaults it hands to topics."""
     found = {s.name: s for s in map(_declared, fields(BrokerConfig)) if s.doc}
     for topical in topic_settings().values():
+        coarsest = topical.synonyms[-1][0]
         for name, scale in topical.synonyms:
-            default = topical.default if scale == 1 else -1
-            doc = f"The default of a topic's {topical.name}. {topical.doc}"
-            found[name] = replace(topical, name=name, default=default, doc=doc, synonyms=(), dynamic=True)
-            if scale != 1:
-                found[name] = replace(found[name], least=-1)
+            # Of several spellings only the coarsest has a default, as in Kafka: log.retention.hours is 168.
+            scaled = (
+                topical.default // scale
+                if isinstance(topical.default, int) and scale > 1
+                else topical.default
+            )
+            found[name] = replace(
+                topical,
+                name=name,
+                default=scaled if name == coarsest else None,
+                doc=f"The default of a topic's {topical.name}. {topical.doc}",
+                least=-1 if scale > 1 else topical.least,
+                synonyms=(),
+                dynamic=True,
+            )
     return found
 
 

@@ -55,7 +55,10 @@ class FileSlice:
         return self.size
 
     def read(self) -> bytes:
-        return self.file.pread(self.size, self.position)
+        data = self.file.pread(self.size, self.position)
+        if len(data) != self.size:
+            raise OSError("the file ended before its slice")
+        return data
 
 
 def write_atomically(disk: Disk, path: str, data: bytes) -> None:

@@ -36,7 +36,8 @@ class Setting:
 
     name: str
     kind: Kind
-    default: Value
+    default: Value | None
+    """None where another spelling of the setting has the default."""
     doc: str
     least: float | None
     most: float | None

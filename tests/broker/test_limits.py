@@ -5,7 +5,7 @@ import pytest
 from barnabas.testing import Broker
 from barnabas.wire.messages.metadata import MetadataRequest
 from tests.broker.speaking import connect, create, fetch
-from tests.raw import Gone
+from tests.raw import Gone, frame_of
 
 
 @pytest.mark.parametrize("setting", ["max.connections", "max.connections.per.ip"])
@@ -47,3 +47,26 @@ def test_a_stopped_broker_lets_its_clients_go() -> None:
         assert connection.closes()
         with pytest.raises(Gone):
             connect(broker)
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_an_answer_that_cannot_be_encoded_ends_the_connection_at_once(
+    monkeypatch: pytest.MonkeyPatch, later: bool
+) -> None:
+    """A handler's mistake must not leave a client waiting for ever."""
+    from barnabas.broker import router
+    from barnabas.wire.apis import ApiKey
+    from barnabas.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
+
+    def wrong(*_: object) -> MetadataResponse:
+        return MetadataResponse(topics=[MetadataResponseTopic(name=None)])
+
+    async def wrong_later(*_: object) -> MetadataResponse:
+        return wrong()
+
+    with Broker() as broker, connect(broker) as first:
+        assert first.ask(MetadataRequest([]), 11).brokers
+        monkeypatch.setitem(router._handlers, ApiKey.METADATA, (wrong_later if later else wrong, None, False))
+        with connect(broker) as second:
+            second.send(frame_of(MetadataRequest([]), 10))
+            assert second.closes()

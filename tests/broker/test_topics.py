@@ -96,6 +96,14 @@ def test_a_topic_is_found_and_deleted_by_its_id(connection: RawConnection, topic
     assert metadata(connection, topic).error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
 
 
+@pytest.mark.parametrize("version", [10, 11, 12])
+def test_an_unknown_topic_id_is_answered_in_every_version_that_has_ids(
+    connection: RawConnection, version: int
+) -> None:
+    asked = MetadataRequest([MetadataRequestTopic(uuid.uuid4(), None)])
+    assert connection.ask(asked, version).topics[0].error_code == Code.UNKNOWN_TOPIC_ID
+
+
 def test_a_topic_made_anew_is_another_topic_and_empty(connection: RawConnection, topic: str) -> None:
     ids = set()
     for _ in range(3):
@@ -146,6 +154,7 @@ def test_settings_tell_where_they_come_from(connection: RawConnection, topic: st
     assert mine["log.dirs"].config_source == Source.STATIC_BROKER
     assert mine["log.dirs"].read_only
     assert mine["num.partitions"].value == "1"
+    assert (mine["log.retention.hours"].value, mine["log.retention.ms"].value) == ("168", None)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from barnabas.client import Admin
+from tests.deadline import eventually
 
 _numbers = itertools.count()
 
@@ -26,6 +27,8 @@ def new_topic(admin: Admin, request: pytest.FixtureRequest) -> Iterator[Callable
         settings = {key.replace("_", "."): value for key, value in configs.items()}
         admin.create_topic(name, partitions=partitions, configs=settings)
         made.append(name)
+        # Apache Kafka answers before its broker knows of the topic.
+        eventually(lambda: name in admin.list_topics(), f"topic {name}")
         return name
 
     yield create

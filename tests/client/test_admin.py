@@ -39,6 +39,7 @@ def test_a_topic_can_be_tried_without_being_made(admin: Admin) -> None:
 def test_replicas_can_be_placed_by_hand(admin: Admin) -> None:
     broker = admin.describe_cluster().brokers[0].id
     admin.create_topic("placed", assignment={0: [broker], 1: [broker]})
+    eventually(lambda: "placed" in admin.list_topics(), "the topic in the list")
     assert len(admin.describe_topics(["placed"])[0].partitions) == 2
     admin.delete_topic("placed")
 
@@ -61,7 +62,7 @@ def test_replicas_can_be_placed_by_hand(admin: Admin) -> None:
         ),
         (
             lambda admin: admin.describe_configs(Resource(ResourceType.BROKER, "77")),
-            Code.BROKER_NOT_AVAILABLE,
+            Code.RESOURCE_NOT_FOUND,
         ),
     ],
 )

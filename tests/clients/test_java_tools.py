@@ -81,7 +81,8 @@ def test_the_config_tool_describes_and_alters(
 def test_the_config_tool_describes_the_broker(tool: Tool, client: ConfluentAdapter) -> None:
     (node,) = client.broker_ids()
     everything = tool(CONFIGS, "--entity-type", "brokers", "--entity-name", str(node), "--describe", "--all")
-    assert "log.retention.hours=168" in everything
+    assert "log.segment.bytes=1073741824" in everything
+    assert "auto.create.topics.enable=true" in everything
 
 
 def test_the_console_producer_writes_what_the_console_consumer_reads(

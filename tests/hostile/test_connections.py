@@ -1,5 +1,6 @@
 """Misuses connections: absurd lengths, half frames, crowds, deaf clients. Others are served, memory is bounded."""
 
+import socket
 import struct
 from contextlib import ExitStack
 
@@ -93,6 +94,37 @@ def test_a_client_that_does_not_read_costs_no_memory(victim: BrokerProcess) -> N
             _is_served(victim)
         assert victim.rss_mib() < before + 64
     assert neighbour.slowest_s < 2
+
+
+def test_a_client_that_leaves_without_its_answer_leaves_nothing_half_done(victim: BrokerProcess) -> None:
+    names = [f"left-{number}" for number in range(200)]
+    for number, name in enumerate(names):
+        asked = frame_of(CreateTopicsRequest([CreatableTopic(name, 2, 1)]), 7)
+        with RawConnection(victim.port) as leaving:
+            # With and without a request before it, so that some are cut off before they are begun.
+            leaving.send(frame_of(MetadataRequest([]), 12) * (number % 3) + asked)
+    with RawConnection(victim.port) as staying:
+        found = {topic.name: topic for topic in staying.ask(MetadataRequest(None), 12).topics}
+        for name in names:
+            if name in found:
+                assert [p.leader_id >= 0 for p in found[name].partitions] == [True, True]
+                answer = staying.ask(corpus.produce_request(name, corpus.batch(), 1), 9)
+                assert answer.responses[0].partition_responses[0].error_code == 0
+            else:
+                made = staying.ask(CreateTopicsRequest([CreatableTopic(name, 2, 1)]), 7)
+                assert made.topics[0].error_code in (0, Code.TOPIC_ALREADY_EXISTS)
+
+
+def test_clients_that_are_cut_off_leave_no_trace(victim: BrokerProcess) -> None:
+    """The connection is reset while one answer is on its way and another is being made."""
+    asked = frame_of(ApiVersionsRequest("cut", "1"), 3) + frame_of(MetadataRequest(None), 12)
+    with Neighbour(victim.port):
+        for _ in range(2_000):
+            with RawConnection(victim.port) as cut:
+                cut.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                cut.send(asked)
+    _is_served(victim)
+    assert not [line for line in victim.output if "Traceback" in line or "never awaited" in line]
 
 
 def test_an_api_we_do_not_know_costs_the_connection_or_gets_an_answer(victim: BrokerProcess) -> None:

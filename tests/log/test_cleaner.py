@@ -291,6 +291,39 @@ def test_small_segments_are_put_together() -> None:
     check_chain(log)
 
 
+def test_segments_of_which_nothing_is_left_become_one() -> None:
+    log = open_log(SimulatedDisk())
+    fill(log, 500, keys=1)
+    clean(log)
+    sealed = [segment for segment in log.segments if segment is not log.segments[-1]]
+    assert len(sealed) == 1
+    # A reader that gets nothing but empty batches again and again takes it for an error (librdkafka does).
+    assert [header.count for header, _ in batches(log)][:2].count(0) <= 1
+
+
+def test_what_does_not_fit_into_one_segment_goes_into_two() -> None:
+    log = open_log(SimulatedDisk())
+    fill(log, 40, keys=1)
+    fill(log, 40, keys=1000)
+    before = newest(records(log))
+    clean(log)
+    assert newest(records(log)) == before
+    assert all(segment.size <= CONFIG.segment_bytes for segment in log.segments)
+    check_chain(log)
+
+
+def test_a_cleaning_that_is_given_up_stops_at_the_next_batch() -> None:
+    disk = SimulatedDisk()
+    log = open_log(disk)
+    fill(log)
+    cleaning = begun(log)
+    cleaning.abandon()
+    cleaning.run()
+    cleaning.finish()
+    assert cleaning.is_done
+    assert leftovers(disk) == []
+
+
 def test_a_segment_with_nothing_to_drop_is_not_written_again() -> None:
     disk = SimulatedDisk()
     log = open_log(disk)
@@ -395,6 +428,71 @@ def test_an_undecided_value_replaces_nothing() -> None:
     roll(log)
     clean(log, cleaned)
     assert [r.value for r in records(log) if r.key == b"k"] == [b"2"]
+
+
+def test_a_transaction_that_is_undecided_from_the_first_offset_on_stops_everything() -> None:
+    log = open_log(SimulatedDisk())
+    append(log, (b"k", b"?"), producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+    append(log, (b"k", b"1"))
+    roll(log)
+    before = records(log)
+    cleaned: dict[TopicPartition, Offset] = {}
+    clean(log, cleaned)
+    assert cleaned == {TP: 0}
+    assert records(log) == before
+
+
+TRANSACTIONS = st.lists(
+    st.tuples(
+        st.sampled_from(["write", "write", "write", "plain", "commit", "abort", "clean"]),
+        st.integers(1, 3),
+        st.integers(0, 3),
+    ),
+    min_size=10,
+    max_size=80,
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(TRANSACTIONS)
+def test_whatever_is_aborted_readers_of_committed_records_miss_nothing(
+    steps: list[tuple[str, int, int]],
+) -> None:
+    log, now = open_log(SimulatedDisk()), NOW
+    written: dict[int, Record] = {}
+    pending: dict[int, list[int]] = {}
+    sequences = dict.fromkeys(range(4), 0)
+    aborted: set[int] = set()
+    cleaned: dict[TopicPartition, Offset] = {}
+    for number, (what, pid, key) in enumerate(steps):
+        now += 1
+        pair = (b"%d" % key, b"value %d" % number)
+        if what in ("write", "plain"):
+            facts: dict[str, object] = {}
+            if what == "write":
+                facts = {"producer_id": pid, "producer_epoch": 0, "transactional": True}
+                facts["base_sequence"] = sequences[pid]
+                sequences[pid] += 1
+            offset = append(log, pair, now=now, **facts)
+            written[offset] = Record(offset, now, *pair, (("h", b"1"),))
+            if what == "write":
+                pending.setdefault(pid, []).append(offset)
+        elif what in ("commit", "abort") and pid in pending:
+            end_transaction(log, pid, commit=what == "commit")
+            offsets = pending.pop(pid)
+            if what == "abort":
+                aborted.update(offsets)
+        elif what == "clean":
+            log.producers.acknowledge(log.end)
+            unstable = log.producers.first_unstable
+            stable = log.end if unstable is None else unstable
+            drive(Cleaner(cleaned).begin(TP, log, now, below=stable))
+        undecided = {offset for offsets in pending.values() for offset in offsets}
+        found = [r for r in records(log) if r.offset not in aborted | undecided]
+        assert all(written[r.offset] == r for r in found)
+        wanted = [r for offset, r in written.items() if offset not in aborted | undecided]
+        assert newest(found) == newest(wanted)
+        check_chain(log)
 
 
 def leftovers(disk: SimulatedDisk) -> list[str]:

@@ -7,6 +7,7 @@ import errno
 import logging
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
@@ -403,6 +404,22 @@ def test_a_stop_on_a_full_disk_is_not_called_clean() -> None:
     disk.bad.clear()
     assert not disk.exists("/a/.kafka_cleanshutdown")
     assert values(open_all(disk).logs[tp(0)]) == [b"v"]
+
+
+def test_a_start_on_a_full_disk_serves_what_there_is() -> None:
+    disk = SimulatedDisk()
+    directories = open_all(disk)
+    log = directories.create(tp(0), replace(CONFIG, segment_bytes=1000, index_interval_bytes=100), TOPIC)
+    for number in range(60):
+        append(log, b"%d" % number)
+    disk.capacity = disk.used()
+    refused(log)
+    after = disk.crash(Survival.EVERYTHING)
+    after.capacity = after.used()
+    again = open_all(after)
+    assert values(again.logs[tp(0)]) == [b"%d" % number for number in range(60)]
+    after.capacity = None
+    append(again.logs[tp(0)])
 
 
 def test_room_and_sizes_are_told(tmp_path: Path) -> None:

@@ -112,12 +112,6 @@ def test_no_truncated_frame_is_taken_for_a_whole_one() -> None:
             decode_response(MetadataResponse, 12, response[:size])
 
 
-def test_bytes_behind_a_request_are_malformed() -> None:
-    frame = joined(encode_request(ApiVersionsRequest(), 3, 7, "client"))[4:] + b"\0"
-    with pytest.raises(Malformed):
-        decode_request(read_request_header(memoryview(frame)), frame)
-
-
 def test_noise_is_malformed_or_a_header_and_nothing_else() -> None:
     chance = random.Random(3)
     for _ in range(20_000):

@@ -6,17 +6,20 @@ CPU of a fetch, and for small requests they are as fast.
 """
 
 import asyncio
-import logging
 import os
 import socket
 from collections import deque
 from collections.abc import Callable
 from struct import Struct
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from barnabas.broker.complaints import Complaints
 from barnabas.disk import FileSlice
 from barnabas.wire.codec import Malformed
 from barnabas.wire.schema import Chunk
+
+if TYPE_CHECKING:
+    from barnabas.broker.router import Later
 
 FIRST_BUFFER = 4096
 KEPT_BUFFER = 4 << 20
@@ -25,10 +28,14 @@ KEPT_BUFFER = 4 << 20
 LARGE_FRAME = 64 << 10
 """From here on a frame is read to its end and no further, so that the next one need not be moved."""
 
+FLAT = 32 << 10
+"""Up to here an answer with records is read and sent as one piece: one call and one packet instead of three. That is
+10 us less for a small fetch, and its reader wakes once; larger ones are cheaper by `sendfile`."""
+
 TURN = 4 << 20
 """How much one connection sends before the others have their turn."""
 
-log = logging.getLogger("barnabas.server")
+complaints = Complaints()
 
 _LENGTH = Struct(">i").unpack_from
 
@@ -36,9 +43,7 @@ _LENGTH = Struct(">i").unpack_from
 class Answers(Protocol):
     """What a connection needs of the router."""
 
-    def answer(
-        self, frame: memoryview, peer: "Connection"
-    ) -> "list[Chunk] | asyncio.Future[list[Chunk]] | None": ...
+    def answer(self, frame: memoryview, peer: "Connection") -> "list[Chunk] | Later | None": ...
 
 
 class Connection:
@@ -91,7 +96,7 @@ class Connection:
         self._end = 0
         self._out: deque[Chunk] = deque()
         self._sent = 0
-        self._pending: asyncio.Future[list[Chunk]] | None = None
+        self._pending: Later | None = None
         self._closed = False
         self._writing = False
         self._reading = True
@@ -111,7 +116,7 @@ class Connection:
             self._loop.remove_writer(self._fd)
         self._sock.close()
         if self._pending is not None:
-            self._pending.cancel()
+            self._pending.waited_for.cancel()
         self._out.clear()
         self._on_close(self)
 
@@ -124,13 +129,14 @@ class Connection:
 
     def _readable(self) -> None:
         start, end = self._start, self._end
-        room = len(self._buffer)
         if start == end:
-            self._start = self._end = end = 0
+            self._start = end = 0
+            into = self._view
         else:
             # Whole frames were served and lengths checked before, unless an answer is owed: then nothing grows.
             owed = self._pending is not None or bool(self._out)
             have = end - start
+            room = len(self._buffer)
             wanted = 4 + _LENGTH(self._buffer, start)[0] if have >= 4 and not owed else FIRST_BUFFER
             if start + wanted > room and not owed:
                 self._make_room(wanted)
@@ -139,10 +145,9 @@ class Connection:
                 self._reading = False
                 self._loop.remove_reader(self._fd)
                 return
-            if wanted > LARGE_FRAME:
-                room = min(start + wanted, room)
+            into = self._view[end : min(start + wanted, room) if wanted > LARGE_FRAME else room]
         try:
-            count = self._sock.recv_into(self._view[end:room])
+            count = self._sock.recv_into(into)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
@@ -179,9 +184,9 @@ class Connection:
 
     def _serve(self) -> None:
         """Answer the whole frames that are there, until one has to wait."""
-        view = self._view
+        view, out = self._view, self._out
         try:
-            while True:
+            while not out:
                 start = self._start
                 have = self._end - start
                 if have < 4:
@@ -191,71 +196,88 @@ class Connection:
                     raise Malformed(f"a frame of {size} bytes")
                 if have < 4 + size:
                     break
-                self._start = start + 4 + size
-                answer = self._router.answer(view[start + 4 : self._start], self)
+                self._start = start = start + 4 + size
+                answer = self._router.answer(view[start - size : start], self)
                 if answer is None:
-                    continue
-                if type(answer) is not list:
-                    self._flush()
-                    self._park(answer)  # type: ignore[arg-type]
+                    if self._closed:
+                        return
+                elif isinstance(answer, list):
+                    self._send(answer)
+                else:
+                    self._park(answer)
                     break
-                self._out += answer
-                if len(self._out) > 8:
-                    self._flush()
-                    if self._out:
-                        break
         except Malformed as error:
             self._refuse(error)
             return
-        if self._out and not self._writing:
-            self._flush()
         if len(self._buffer) > KEPT_BUFFER:
             self.shrink()
 
     def _refuse(self, error: Malformed) -> None:
-        log.warning("closed the connection from %s: it sent %s", self.address, error)
+        complaints.about(self.address, error)
         self.close()
 
-    def _park(self, answer: "asyncio.Future[list[Chunk]]") -> None:
+    def _park(self, later: "Later") -> None:
         if self._closed:
-            answer.cancel()
+            later.waited_for.cancel()
             return
-        self._pending = answer
-        answer.add_done_callback(self._unpark)
+        self._pending = later
+        later.waited_for.add_done_callback(self._unpark)
 
-    def _unpark(self, answer: "asyncio.Future[list[Chunk]]") -> None:
-        self._pending = None
-        if self._closed or answer.cancelled():
+    def _unpark(self, done: "asyncio.Future[Any]") -> None:
+        later, self._pending = self._pending, None
+        if self._closed or later is None:
             return
-        if answer.exception() is not None:
-            self.close()
+        try:
+            if done.cancelled():
+                raise Malformed("a request whose handler was cancelled")
+            self._send(later.frame())
+        except Malformed as error:
+            self._refuse(error)
             return
-        self._out += answer.result()
-        self._flush()
         self._resume()
 
     # Writing
+
+    def _send(self, answer: list[Chunk]) -> None:
+        """Send at once what the socket takes; what it does not take waits until it does."""
+        try:
+            if len(answer) > 1 and sum(map(len, answer)) <= FLAT:
+                answer = [b"".join([c.read() if type(c) is FileSlice else c for c in answer])]  # type: ignore[misc]
+            if len(answer) == 1:
+                # The usual small answer: no queue, one system call.
+                chunk = answer[0]
+                count = self._sock.send(chunk)  # type: ignore[arg-type]
+                self.bytes_out += count
+                if count == len(chunk):
+                    return
+                self._sent = count
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError:
+            self.close()
+            return
+        self._out += answer
+        self._flush()
 
     def _flush(self) -> None:
         out = self._out
         turn = TURN
         try:
-            while out:
+            while out and turn > 0:
                 chunk = out[0]
                 if type(chunk) is FileSlice:
                     count = self._send_slice(chunk, turn)
                 else:
                     # More to come: let the kernel put the header and the file into one packet.
                     flags = socket.MSG_MORE if len(out) > 1 else 0
-                    count = self._sock.send(memoryview(chunk)[self._sent :] if self._sent else chunk, flags)  # type: ignore[arg-type]
+                    rest = memoryview(chunk)[self._sent :] if self._sent else chunk  # type: ignore[arg-type]
+                    count = self._sock.send(rest, flags)  # type: ignore[arg-type]
                 self.bytes_out += count
                 self._sent += count
                 if self._sent == len(chunk):
                     out.popleft()
                     self._sent = 0
                 turn -= count
-                if turn <= 0 and out:
-                    break
         except (BlockingIOError, InterruptedError):
             pass
         except OSError:
@@ -268,7 +290,7 @@ class Connection:
     def _send_slice(self, chunk: FileSlice, most: int) -> int:
         wanted = chunk.size - self._sent
         count = os.sendfile(self._fd, chunk.file.fileno(), chunk.position + self._sent, min(wanted, most))
-        if not count and wanted:
+        if not count:
             raise OSError("the file ended before its slice")
         return count
 

@@ -22,7 +22,8 @@ class Flusher:
 
     async def flush(self, partition: Partition, upto: Offset) -> None:
         """Come back when all below `upto` is on the disk; raises KAFKA_STORAGE_ERROR when it cannot be."""
-        while partition.log.recovery_point < upto:
+        # A truncation meanwhile can take away what was waited for.
+        while partition.log.recovery_point < min(upto, partition.log.end):
             running = self._running.get(partition)
             if running is None:
                 running = self._running[partition] = asyncio.create_task(self._flush(partition))

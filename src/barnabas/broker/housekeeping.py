@@ -97,7 +97,12 @@ class Housekeeping:
                 now = broker.clock.now()
                 cleaning = cleaner.begin(partition.tp, partition.log, now, below=partition.last_stable)
                 while cleaning is not None and not cleaning.is_done:
-                    await asyncio.to_thread(cleaning.run)
+                    try:
+                        await asyncio.to_thread(cleaning.run)
+                    except asyncio.CancelledError:
+                        # The thread cannot be cancelled: it is told to stop at the next batch.
+                        cleaning.abandon()
+                        raise
                     cleaning.finish()
             except Refused as refused:
                 broker.note_refusal("Compaction", refused, *partition.tp)

@@ -3,7 +3,7 @@
 Called by handlers through `replicas`. The watermark never falls, and nothing at or above it is ever served.
 """
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from barnabas.disk import FileSlice
 from barnabas.errors import Code, Refused
@@ -15,19 +15,21 @@ from barnabas.types import NO_EPOCH, LeaderEpoch, Millis, Offset, TopicPartition
 class Watcher(Protocol):
     """Somebody who waits for a partition to get more records."""
 
-    def wake(self) -> None: ...
+    def wake(self, partition: "Partition") -> None: ...
 
 
 class Partition:
     """A partition that this broker leads."""
 
-    __slots__ = ("_watchers", "epoch", "high_watermark", "log", "tp")
+    __slots__ = ("_watchers", "epoch", "high_watermark", "idle_answer", "log", "tp")
 
     def __init__(self, tp: TopicPartition, log: Log, epoch: LeaderEpoch) -> None:
         self.tp = tp
         self.log = log
         self.epoch = epoch
         self.high_watermark = log.end
+        self.idle_answer: Any = None
+        """What Fetch last told a reader that had read all; kept here for the next one."""
         self._watchers: set[Watcher] = set()
 
     @property
@@ -54,6 +56,11 @@ class Partition:
         if known == self.epoch or known == NO_EPOCH:
             return
         raise Refused(Code.FENCED_LEADER_EPOCH if known < self.epoch else Code.UNKNOWN_LEADER_EPOCH)
+
+    def epoch_at(self, offset: Offset) -> LeaderEpoch:
+        """The epoch of the record at an offset; of one that is yet to come, or long gone, the leader's own."""
+        known = self.log.epochs.epoch_at(offset)
+        return self.epoch if known == NO_EPOCH else known
 
     def end_of_epoch(self, epoch: LeaderEpoch) -> EpochEnd:
         """The largest epoch not above this one, and where it ended; the newest ends at the high watermark."""
@@ -83,4 +90,4 @@ class Partition:
 
     def wake(self) -> None:
         for watcher in list(self._watchers):
-            watcher.wake()
+            watcher.wake(self)

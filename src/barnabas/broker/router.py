@@ -9,14 +9,13 @@ import logging
 from collections.abc import Callable
 from importlib import import_module
 from time import perf_counter
-from types import CoroutineType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.broker.metrics import ApiMetrics
 from barnabas.errors import Code, Refused
-from barnabas.wire.apis import APIS, Api, ApiKey, response_class
-from barnabas.wire.codec import Malformed
-from barnabas.wire.frames import decode_request, encode_response, read_request_header
+from barnabas.wire.apis import APIS, Api, ApiKey, request_class, response_class
+from barnabas.wire.codec import Malformed, decoder
+from barnabas.wire.frames import encode_response, read_request_header
 from barnabas.wire.schema import Chunk
 
 if TYPE_CHECKING:
@@ -53,11 +52,35 @@ class Route(NamedTuple):
 
     api: Api
     version: int
+    decode: Callable[[memoryview, int], Any]
     handle: Handler
     refusal: Refusal | None
     with_header: bool
     response: type[Any]
     metrics: ApiMetrics
+
+
+class Later(NamedTuple):
+    """An answer that is still to come: what is waited for, and what its frame needs then."""
+
+    waited_for: "asyncio.Future[Any]"
+    route: Route
+    request: Any
+    correlation_id: int
+    address: str
+    started: float
+
+    def frame(self) -> list[Chunk]:
+        """The answer's bytes, once `waited_for` is done."""
+        route = self.route
+        try:
+            response = self.waited_for.result()
+        except Refused as refused:
+            response = _refuse(route, self.request, refused)
+        except Exception as error:
+            response = _fail(route, self.request, self.address, error)
+        route.metrics.observe(perf_counter() - self.started)
+        return _encoded(route, response, self.correlation_id, self.address)
 
 
 class Router:
@@ -67,19 +90,17 @@ class Router:
         self._broker = broker
         self._routes: dict[tuple[int, int], Route] = {}
 
-    def answer(
-        self, frame: memoryview, peer: "Connection"
-    ) -> "list[Chunk] | asyncio.Future[list[Chunk]] | None":
-        """The answer's bytes, a future of them, or None where none is wanted. Malformed costs the connection."""
+    def answer(self, frame: memoryview, peer: "Connection") -> list[Chunk] | Later | None:
+        """The answer's bytes, now or later, or None where none is wanted. Malformed costs the connection."""
         started = perf_counter()
-        header = read_request_header(frame, 0)
-        version = header.api_version
-        route = self._routes.get((header.api_key, version))
+        header = read_request_header(frame)
+        key, version, correlation_id, _, body_at = header
+        route = self._routes.get((key, version))
         if route is None:
-            route = self._find(header.api_key, version)
+            route = self._find(key, version)
             if route is None:
-                return self._unsupported(header.api_key, header.correlation_id)
-        request = decode_request(header, frame)
+                return self._unsupported(key, correlation_id)
+        request = route.decode(frame, body_at)
         try:
             if route.with_header:
                 response = route.handle(self._broker, request, peer, header)
@@ -88,39 +109,17 @@ class Router:
         except Refused as refused:
             response = _refuse(route, request, refused)
         except Exception as error:
-            response = _fail(route, request, peer, error)
+            response = _fail(route, request, peer.address, error)
         if type(response) is route.response:
-            chunks = encode_response(response, version, header.correlation_id)
+            chunks = _encoded(route, response, correlation_id, peer.address)
         elif response is None:
             chunks = None
         else:
-            task = asyncio.ensure_future(
-                self._answer_later(response, route, request, header.correlation_id, peer, started)
+            return Later(
+                asyncio.ensure_future(response), route, request, correlation_id, peer.address, started
             )
-            if isinstance(response, CoroutineType):
-                # Should the client be gone before it has begun.
-                task.add_done_callback(lambda _: response.close())
-            return task
         route.metrics.observe(perf_counter() - started)
         return chunks
-
-    async def _answer_later(
-        self,
-        waited_for: Any,
-        route: Route,
-        request: Any,
-        correlation_id: int,
-        peer: "Connection",
-        started: float,
-    ) -> list[Chunk]:
-        try:
-            response = await waited_for
-        except Refused as refused:
-            response = _refuse(route, request, refused)
-        except Exception as error:
-            response = _fail(route, request, peer, error)
-        route.metrics.observe(perf_counter() - started)
-        return encode_response(response, route.version, correlation_id)
 
     def _find(self, key: int, version: int) -> Route | None:
         api = APIS.get(key)
@@ -133,8 +132,16 @@ class Router:
         if api.key not in _handlers:
             import_module(f"barnabas.broker.handlers.{api.family}")
         handler, refusal, with_header = _handlers[api.key]
-        metrics = self._broker.metrics.api(api.name)
-        route = Route(api, version, handler, refusal, with_header, response_class(key), metrics)
+        route = Route(
+            api,
+            version,
+            decoder(request_class(key), version),
+            handler,
+            refusal,
+            with_header,
+            response_class(key),
+            self._broker.metrics.api(api.name),
+        )
         self._routes[key, version] = route
         return route
 
@@ -148,6 +155,21 @@ class Router:
         return encode_response(response, 0, correlation_id)
 
 
+def _encoded(route: Route, response: Any, correlation_id: int, address: str) -> list[Chunk]:
+    """The answer's bytes. One that its version cannot carry is our mistake: without an answer, hang up."""
+    try:
+        return encode_response(response, route.version, correlation_id)
+    except Malformed as error:
+        log.error(
+            "the answer to %s v%d from %s cannot be sent",
+            route.api.name,
+            route.version,
+            address,
+            exc_info=error,
+        )
+        raise Malformed(f"{route.api.name} v{route.version}, and there is no answer to it") from error
+
+
 def _refuse(route: Route, request: Any, refused: Refused) -> Any:
     route.metrics.error(refused.code)
     if route.refusal is not None:
@@ -159,6 +181,6 @@ def _refuse(route: Route, request: Any, refused: Refused) -> Any:
     return response
 
 
-def _fail(route: Route, request: Any, peer: "Connection", error: Exception) -> Any:
-    log.error("%s from %s failed", route.api.name, peer.address, exc_info=error)
+def _fail(route: Route, request: Any, address: str, error: Exception) -> Any:
+    log.error("%s from %s failed", route.api.name, address, exc_info=error)
     return _refuse(route, request, Refused(Code.UNKNOWN_SERVER_ERROR))

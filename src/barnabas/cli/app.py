@@ -3,6 +3,7 @@
 Each family has a file; what is expensive (rich, the client) is imported inside the commands that need it.
 """
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -29,7 +30,14 @@ Settings = Annotated[
 Metrics = Annotated[
     str, typer.Option("--metrics", metavar="HOST:PORT", help="Serve Prometheus metrics at this address.")
 ]
-LogFormat = Annotated[str, typer.Option("--log-format", metavar="text|json", help="How events are logged.")]
+
+
+class LogStyle(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
+
+LogFormat = Annotated[LogStyle, typer.Option("--log-format", help="How events are logged.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -57,7 +65,7 @@ def up(
     ] = "data",
     settings: Settings = None,
     metrics: Metrics = "",
-    log_format: LogFormat = "text",
+    log_format: LogFormat = LogStyle.TEXT,
 ) -> None:
     """Start one broker; prints `ready` and its address once it serves, and stops cleanly on Ctrl-C.
 
@@ -67,8 +75,7 @@ def up(
     """
     from barnabas.cli.up import up as start
 
-    _known(log_format)
-    start(listen, data, settings or [], metrics, log_format)
+    start(listen, data, settings or [], metrics, log_format.value)
 
 
 @app.command()
@@ -79,7 +86,7 @@ def broker(
     ],
     settings: Settings = None,
     metrics: Metrics = "",
-    log_format: LogFormat = "text",
+    log_format: LogFormat = LogStyle.TEXT,
 ) -> None:
     """Start one broker from a server.properties file with Kafka's names.
 
@@ -88,13 +95,7 @@ def broker(
     """
     from barnabas.cli.up import broker as start
 
-    _known(log_format)
-    start(config, settings or [], metrics, log_format)
-
-
-def _known(log_format: str) -> None:
-    if log_format not in ("text", "json"):
-        raise typer.BadParameter("it is text or json.", param_hint="--log-format")
+    start(config, settings or [], metrics, log_format.value)
 
 
 app.add_typer(topics.app, name="topic")

@@ -114,9 +114,11 @@ def _batches(path: Path) -> "Iterator[tuple[int, BatchHeader, memoryview]]":
             yield at, header, view[at : at + header.size]
             end = at + header.size
     except Refused as error:
-        raise BarnabasError(f"{path}, byte {end}: {error}") from None
-    # Space that a broker reserves and has not used yet is zeros, and no damage.
-    if end < size and any(view[end : end + 4096]):
+        # Space that a broker reserves and has not used yet is zeros, and no damage.
+        if any(view[end : end + 4096]):
+            raise BarnabasError(f"{path}, byte {end}: {error}") from None
+        return
+    if end < size and any(view[end:]):
         raise BarnabasError(f"{path}: the last {size - end} bytes are no whole batch.")
 
 

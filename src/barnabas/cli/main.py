@@ -4,6 +4,7 @@ Always holds: the short cut understands less than typer does and never more; wha
 --help, goes to typer, so there is one place (`app`) where every option is documented.
 """
 
+import gc
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -26,6 +27,8 @@ def run() -> None:
 
         app(prog_name="barnabas")
         return
+    # Nothing made during the start is garbage: the collector would look for some a dozen times.
+    gc.disable()
     from barnabas.cli import up
 
     command, options = arguments

@@ -35,7 +35,7 @@ from barnabas.client.resources import (
     ResourceType,
     StoredPartition,
 )
-from barnabas.errors import BarnabasError, Code
+from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.types import BrokerId, Offset, TopicPartition
 from barnabas.wire.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
 from barnabas.wire.messages.configs import (
@@ -354,7 +354,8 @@ class Admin:
             return self._cluster.any()
         if not resource.name.isdigit():
             raise BarnabasError(f"A broker's name is its number, not {resource.name!r}.")
-        self._cluster.brokers()
+        if int(resource.name) not in [broker.id for broker in self._cluster.brokers()]:
+            raise Refused(Code.RESOURCE_NOT_FOUND, f"There is no broker {resource.name} in the cluster.")
         return self._cluster.connection(int(resource.name))
 
 

@@ -5,8 +5,8 @@ runs (this broker, then all brokers), else given at its start, else the default.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from barnabas.cluster.image import ClusterImage, TopicImage
 from barnabas.config import BrokerConfig, broker_config, broker_settings, topic_settings
@@ -36,21 +36,19 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(NamedTuple):
     """One place a value could come from."""
 
     name: str
-    value: str
+    value: str | None
     source: Source
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """One setting as it is now; `origins` has all that were set, the one that holds first."""
 
     name: str
-    value: str
+    value: str | None
     source: Source
     read_only: bool
     kind: Kind
@@ -58,8 +56,7 @@ class Row:
     origins: Sequence[Origin]
 
 
-@dataclass(frozen=True, slots=True)
-class Alteration:
+class Alteration(NamedTuple):
     """One wish of IncrementalAlterConfigs."""
 
     name: str
@@ -96,11 +93,9 @@ class Levels:
     def broker(self) -> Iterator[Row]:
         """A broker's settings."""
         for setting in broker_settings().values():
-            origins = list(self._set(setting.name))
-            if setting.default != -1 or not setting.doc.startswith("The default of"):
-                origins.append(Origin(setting.name, render(setting.default), Source.DEFAULT))
-            if origins:
-                yield _row(setting, origins, read_only=not setting.dynamic)
+            default = None if setting.default is None else render(setting.default)
+            origins = [*self._set(setting.name), Origin(setting.name, default, Source.DEFAULT)]
+            yield _row(setting, origins, read_only=not setting.dynamic)
 
     def _set(self, name: str, scale: int = 1) -> Iterator[Origin]:
         for source, layer in self._layers:
@@ -110,8 +105,8 @@ class Levels:
     def _inherited(self, setting: Setting) -> Iterator[Origin]:
         for name, scale in setting.synonyms:
             yield from self._set(name, scale)
-        default = setting.synonyms[0][0] if setting.synonyms else setting.name
-        yield Origin(default, render(setting.default), Source.DEFAULT)
+        assert setting.default is not None
+        yield Origin(setting.synonyms[0][0], render(setting.default), Source.DEFAULT)
 
 
 def altered(
@@ -165,7 +160,8 @@ def _list_changed(setting: Setting, current: Mapping[str, str], operation: int, 
         raise Refused(
             Code.INVALID_CONFIG, f"{setting.name} is not a list: nothing can be added or taken away."
         )
-    items = [item for item in current.get(setting.name, render(setting.default)).split(",") if item]
+    before = current.get(setting.name, render(setting.default or ()))
+    items = [item for item in before.split(",") if item]
     named = [item.strip() for item in value.split(",") if item.strip()]
     if operation == Operation.APPEND:
         items += [item for item in named if item not in items]

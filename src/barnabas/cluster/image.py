@@ -6,7 +6,7 @@ can read it for as long as they like.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 from barnabas.types import BrokerId, LeaderEpoch, ProducerId, TopicPartition
@@ -15,8 +15,7 @@ FIRST_EPOCH = LeaderEpoch(0)
 FIRST_PRODUCER_ID = ProducerId(0)
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerImage:
+class BrokerImage(NamedTuple):
     """A live broker and where clients reach it."""
 
     id: BrokerId
@@ -45,45 +44,38 @@ class TopicImage:
     configs: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class TopicCreated:
+class TopicCreated(NamedTuple):
     topic: TopicImage
 
 
-@dataclass(frozen=True, slots=True)
-class TopicDeleted:
+class TopicDeleted(NamedTuple):
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionsAdded:
+class PartitionsAdded(NamedTuple):
     name: str
     partitions: tuple[PartitionImage, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TopicConfigured:
+class TopicConfigured(NamedTuple):
     name: str
     configs: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class BrokersConfigured:
+class BrokersConfigured(NamedTuple):
     """Settings changed while the cluster runs; `broker` is empty for all of them."""
 
     broker: str
     configs: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerIdsTaken:
+class ProducerIdsTaken(NamedTuple):
     """All producer ids below this one are spoken for."""
 
     next_id: ProducerId
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderRestarted:
+class LeaderRestarted(NamedTuple):
     """A leader came back: each of its partitions begins a new epoch, for its log may be shorter now."""
 
     broker: BrokerId

@@ -9,7 +9,6 @@ import json
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 from uuid import UUID
 from zlib import crc32
@@ -105,8 +104,7 @@ def _changes_to(image: ClusterImage) -> list[Change]:
 
 def _line(changes: Sequence[Change]) -> bytes:
     rows = [
-        {"change": type(change).__name__}
-        | {field.name: _plain(getattr(change, field.name)) for field in fields(change)}
+        {"change": type(change).__name__} | {name: _plain(value) for name, value in change._asdict().items()}
         for change in changes
     ]
     text = json.dumps(rows, separators=(",", ":")).encode()

@@ -51,7 +51,9 @@ class SegmentChain:
         """Remove the oldest segment; there must be another."""
         first = self.segments[0]
         first.remove()
-        self.replace_all(self.segments[1:])
+        del self.segments[0], self._bases[0]
+        self.size -= first.size
+        self._places.clear()
         return first
 
     def cut(self, offset: Offset) -> Offset:
@@ -69,8 +71,13 @@ class SegmentChain:
         self.replace_all(self.segments)
         return active.end
 
-    def start_over(self, fresh: Segment) -> None:
-        """Remove all segments but this one, which is empty."""
+    def start_over(self, offset: Offset) -> None:
+        """Remove everything, and let one empty segment begin at this offset."""
+        fresh = next((segment for segment in self.segments if segment.base == offset), None)
+        if fresh is None:
+            fresh = self.active.successor(offset, self.active.created)
+        else:
+            fresh.cut(0)
         for segment in reversed(self.segments[1:]):
             if segment is not fresh:
                 segment.remove()

@@ -6,9 +6,10 @@
         await asyncio.to_thread(cleaning.run)
         cleaning.finish()
 
-Each round makes one new segment out of one or more old ones and swaps it in; memory is bounded by the map of keys
-and a few batches, disk by one segment. The active segment, and what the high watermark has not passed, are never
-touched. If the log has changed under a round (truncated, trimmed, deleted), what it made is dropped.
+Each round makes one or two new segments out of one or more old ones and swaps them in; memory is bounded by the
+map of keys and a few batches, disk by two segments. The active segment, and what the high watermark has not
+passed, are never touched. If the log has changed under a round (truncated, trimmed, deleted), what it made is
+dropped.
 """
 
 import logging
@@ -17,9 +18,10 @@ from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from barnabas.config import TopicConfig
 from barnabas.disk import Disk, File
 from barnabas.errors import Code, Refused
-from barnabas.log.compaction import Compactor, KeyMap, Outcomes
+from barnabas.log.compaction import Compactor, KeyMap, Outcomes, Survivor, emptied
 from barnabas.log.log import Log
 from barnabas.log.segment import CLEANED, LARGEST_RELATIVE_OFFSET, Segment
 from barnabas.setting import LONG_MAX
@@ -106,7 +108,7 @@ class Cleaner:
 
 
 class Cleaning:
-    """Mutable: one pass over a log, a round for each segment that comes out of it."""
+    """Mutable: one pass over a log, in rounds."""
 
     def __init__(
         self,
@@ -134,24 +136,25 @@ class Cleaning:
             (producer_id, state.batches[-1].last if state.batches else Offset(-1), state.epoch)
             for producer_id, state in log.producers.by_id.items()
         ]
-        self._groups: list[list[Source]] = []
+        self._waiting: list[Source] = []
+        self._group: list[Source] = []
+        self._fresh: list[Segment] = []
         self._compactor: Compactor | None = None
         self._mapped_to = first_dirty
-        self._fresh: Segment | None = None
+        self._is_running = False
         self._worked = 0
 
     def run(self) -> None:
         """One round, in any thread; raises Refused, and then the whole cleaning is over."""
+        self._is_running = True
         try:
             if self._compactor is None:
                 self._compactor = self._prepare()
-            while self._groups and self._fresh is None:
-                self._fresh = self._clean(self._groups[0], self._compactor)
-                if self._fresh is None:
-                    self._groups.pop(0)
+            while self._waiting and not self._fresh:
+                self._group, self._fresh = self._clean(self._compactor)
         except (FileNotFoundError, Overtaken):
-            # Retention, truncation or the deletion of the partition was quicker.
-            self._groups.clear()
+            # Retention, truncation, the deletion of the partition or the end of the broker was quicker.
+            self._waiting.clear()
             self._mapped_to = Offset(-1)
         except OSError as error:
             self.is_done = True
@@ -161,31 +164,36 @@ class Cleaning:
         except BaseException:
             self.is_done = True
             raise
+        finally:
+            self._is_running = False
+            if self.is_done:
+                self._discard()
 
     def finish(self) -> None:
         """Swap in what the round has made; raises Refused where the disk fails."""
-        if self._fresh is not None:
-            group, fresh = self._groups.pop(0), self._fresh
-            self._fresh = None
-            if not self._is_as_it_was(group):
-                _discard(fresh)
-                self.is_done = True
+        if self._fresh:
+            if self.is_done or not self._is_as_it_was():
+                self.abandon()
                 return
-            self.bytes_before += sum(source.size for source in group)
-            self.bytes_after += fresh.size
-            self._log.replace_segments([source.segment for source in group], [fresh])
-        if not self._groups:
+            fresh, self._fresh = self._fresh, []
+            self.bytes_before += sum(source.size for source in self._group)
+            self.bytes_after += sum(segment.size for segment in fresh)
+            self._log.replace_segments([source.segment for source in self._group], fresh)
+        if not self._waiting and not self.is_done:
             self.is_done = True
             if self._mapped_to >= 0:
                 self._cleaner.note(self._tp, self._mapped_to)
                 self._tell()
 
     def abandon(self) -> None:
-        """Drop what a round has made and nobody will finish."""
+        """Give up, and drop what was made. A round that is under way in its thread stops at the next batch."""
         self.is_done = True
-        if self._fresh is not None:
-            _discard(self._fresh)
-            self._fresh = None
+        if not self._is_running:
+            self._discard()
+
+    def _discard(self) -> None:
+        fresh, self._fresh = self._fresh, []
+        _remove(fresh)
 
     def _tell(self) -> None:
         if self.bytes_before:
@@ -197,11 +205,12 @@ class Cleaning:
                 self.bytes_after,
             )
 
-    def _is_as_it_was(self, group: list[Source]) -> bool:
+    def _is_as_it_was(self) -> bool:
         """Whether the segments from the group's on are still the log's, whole, and in a folder of that name.
 
         A cut behind the group counts, too: what was newer and made a record go may not be there any more.
         """
+        group = self._group
         rest = self._sources[self._sources.index(group[0]) :]
         segments = list(self._log.segments)
         if group[0].segment not in segments:
@@ -219,12 +228,15 @@ class Cleaning:
         keys, outcomes = KeyMap(self._cleaner.dedupe_bytes), Outcomes()
         dirty = [source for source in self._sources if source.end > self._first_dirty]
         limit = self._sources[-1].end
-        if any(header.attributes & TRANSACTIONAL for _, header in self._batches(dirty)):
-            for batch, header in self._batches(dirty):
-                outcomes.note(batch, header)
-            # What an undecided transaction wrote must not replace anything yet.
-            limit = min(limit, outcomes.first_undecided or limit)
+        is_transactional = False
         for batch, header in self._batches(dirty):
+            if header.attributes & TRANSACTIONAL and not is_transactional:
+                is_transactional = True
+                for other, its_header in self._batches(dirty):
+                    outcomes.note(other, its_header)
+                # What an undecided transaction wrote must not replace anything yet.
+                undecided = outcomes.first_undecided
+                limit = limit if undecided is None else undecided
             if header.base_offset >= limit or keys.is_full:
                 break
             if header.last_offset >= self._first_dirty:
@@ -233,7 +245,7 @@ class Cleaning:
                 self._mapped_to = header.next_offset
         else:
             self._mapped_to = limit
-        self._groups = self._grouped()
+        self._waiting = [source for source in self._sources if source.base < self._mapped_to]
         return Compactor(
             keys,
             outcomes,
@@ -243,59 +255,40 @@ class Cleaning:
             last_batches=self._last_batches,
         )
 
-    def _grouped(self) -> list[list[Source]]:
-        """Neighbours that fit into one segment together, so that segments do not become ever smaller."""
-        groups: list[list[Source]] = []
-        size = index_bytes = 0
-        for source in self._sources:
-            if source.base >= self._mapped_to:
-                break
-            fits = (
-                groups
-                and size + source.size <= self._config.segment_bytes
-                and index_bytes + source.index_bytes <= self._config.segment_index_bytes
-                and source.end - groups[-1][0].base <= LARGEST_RELATIVE_OFFSET
-            )
-            if not fits:
-                groups.append([])
-                size = index_bytes = 0
-            groups[-1].append(source)
-            size += source.size
-            index_bytes += source.index_bytes
-        return groups
+    def _clean(self, compactor: Compactor) -> tuple[list[Source], list[Segment]]:
+        """Write what is left of the next segments anew: which they were, and what they have become.
 
-    def _clean(self, group: list[Source], compactor: Compactor) -> Segment | None:
-        """Write what is left of a group into a new segment; None where it would be the one that is there."""
-        first = group[0]
-        fresh = Segment.create(self._disk, self._log.directory, first.base, first.segment.created, CLEANED)
+        Nothing has become of them where it would be the same again.
+        """
+        group: list[Source] = []
+        rewrite = Rewrite(self._disk, self._log.directory, self._waiting[0], self._config)
         try:
-            changed = len(group) > 1
-            data, headers = bytearray(), []
-            for batch, header, is_last in _with_last(self._batches(group)):
-                left = compactor.survivor(batch, header, is_last=is_last)
-                changed = changed or left is None or left.changed
-                if left is not None:
-                    data += left.data
-                    headers.append(left.header)
-                if len(data) >= _CHUNK:
-                    fresh.append_all(data, headers, self._config.index_interval_bytes)
-                    data, headers = bytearray(), []
-            if data:
-                fresh.append_all(data, headers, self._config.index_interval_bytes)
-            if not changed:
-                _discard(fresh)
-                return None
-            fresh.seal()
-            for file in fresh.files():
-                file.sync()
+            is_changed = False
+            gone: tuple[memoryview, BatchHeader] | None = None
+            while self._waiting and (not group or rewrite.has_room_for(self._waiting[0])):
+                group.append(self._waiting.pop(0))
+                for batch, header in self._batches(group[-1:]):
+                    left = compactor.survivor(batch, header)
+                    gone = None if left else (batch, header)
+                    is_changed = is_changed or left is None or left.changed
+                    if left:
+                        rewrite.add(left)
+            if gone is not None:
+                # So that the segment reaches the next one: a hole between two would look like a loss.
+                rewrite.add(emptied(*gone))
+            fresh = rewrite.sealed() if is_changed or len(group) > 1 else []
+            if not fresh:
+                _remove(rewrite.segments)
         except BaseException:
-            _discard(fresh)
+            _remove(rewrite.segments)
             raise
-        return fresh
+        return group, fresh
 
     def _batches(self, sources: Sequence[Source]) -> Iterator[tuple[memoryview, BatchHeader]]:
         for source in sources:
             for batch, header in _read(self._disk.open(source.path), source):
+                if self.is_done:
+                    raise Overtaken
                 yield batch, header
                 self._worked += len(batch)
                 if self._worked >= _TURN:
@@ -303,15 +296,58 @@ class Cleaning:
                     time.sleep(_NAP_S)
 
 
-def _with_last(
-    batches: Iterator[tuple[memoryview, BatchHeader]],
-) -> Iterator[tuple[memoryview, BatchHeader, bool]]:
-    """The batches of a group, each with the word whether it is the last."""
-    current = next(batches, None)
-    while current is not None:
-        following = next(batches, None)
-        yield *current, following is None
-        current = following
+class Rewrite:
+    """Mutable: the new segments of a round. Small ones are put together, none grows beyond segment.bytes."""
+
+    def __init__(self, disk: Disk, directory: str, first: Source, config: TopicConfig) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._config = config
+        self._created = first.segment.created
+        self._data = bytearray()
+        self._headers: list[BatchHeader] = []
+        self.segments: list[Segment] = []
+        self._next(first.base)
+
+    def has_room_for(self, source: Source) -> bool:
+        """Whether another segment should go in here, too: it fits, or there is much room for what is left of it."""
+        config, size = self._config, self._size
+        return size + source.size <= config.segment_bytes or 2 * size <= config.segment_bytes
+
+    @property
+    def _size(self) -> int:
+        return self.segments[-1].size + len(self._data)
+
+    def add(self, batch: Survivor) -> None:
+        header, fresh = batch.header, self.segments[-1]
+        if self._size and (
+            self._size + len(batch.data) > self._config.segment_bytes
+            or fresh.index_bytes >= self._config.segment_index_bytes
+            or header.last_offset - fresh.base > LARGEST_RELATIVE_OFFSET
+        ):
+            self._write()
+            self._next(fresh.end)
+        self._data += batch.data
+        self._headers.append(header)
+        if len(self._data) >= _CHUNK:
+            self._write()
+
+    def sealed(self) -> list[Segment]:
+        """The segments, whole and synced."""
+        self._write()
+        for segment in self.segments:
+            segment.seal()
+            for file in segment.files():
+                file.sync()
+        return self.segments
+
+    def _next(self, base: Offset) -> None:
+        self.segments.append(Segment.create(self._disk, self._directory, base, self._created, CLEANED))
+
+    def _write(self) -> None:
+        if self._data:
+            self.segments[-1].append_all(self._data, self._headers, self._config.index_interval_bytes)
+            self._data, self._headers = bytearray(), []
 
 
 def _read(file: File, source: Source) -> Iterator[tuple[memoryview, BatchHeader]]:
@@ -349,6 +385,7 @@ def _broken(source: Source, position: int) -> Refused:
     )
 
 
-def _discard(segment: Segment) -> None:
-    with suppress(OSError):
-        segment.remove()
+def _remove(segments: list[Segment]) -> None:
+    for segment in segments:
+        with suppress(OSError):
+            segment.remove()

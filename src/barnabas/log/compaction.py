@@ -134,14 +134,14 @@ class Compactor:
         self._last = {producer_id: (last, epoch) for producer_id, last, epoch in last_batches}
         self._seen: set[int] = set()
 
-    def survivor(self, batch: memoryview, header: BatchHeader, *, is_last: bool) -> Survivor | None:
-        """What is left of a batch; of the last one of a segment its range, at the least."""
+    def survivor(self, batch: memoryview, header: BatchHeader) -> Survivor | None:
+        """What is left of a batch: to be asked once, and of one after the other."""
         if header.base_offset >= self._mapped_to:
             return Survivor(batch, header, False)
         is_control = header.attributes & CONTROL
         left = self._of_marker(batch, header) if is_control else self._of_records(batch, header)
-        if left is None and (is_last or self._is_last_of_producer(header)):
-            left = _emptied(batch, header)
+        if left is None and self._is_last_of_producer(header):
+            left = emptied(batch, header)
         return left
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
@@ -219,7 +219,7 @@ def _rebuilt(
     )
 
 
-def _emptied(batch: memoryview, header: BatchHeader) -> Survivor:
+def emptied(batch: memoryview, header: BatchHeader) -> Survivor:
     """Only the header, for its offsets, sequence numbers and epochs."""
     if not header.count and header.batch_length + LOG_OVERHEAD == HEADER_SIZE:
         return Survivor(batch, header, False)

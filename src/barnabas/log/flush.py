@@ -4,36 +4,37 @@ It holds all it needs, so the log may go on being written, rolled and trimmed me
 come back without an error does everything below `end` last.
 """
 
+from dataclasses import dataclass
+
 from barnabas.disk import Disk, File, write_atomically
+from barnabas.log.epochs import EpochStart, LeaderEpochs
 from barnabas.types import Offset
 
+EPOCHS = "leader-epoch-checkpoint"
 
+
+@dataclass(frozen=True, slots=True)
 class Flush:
-    """Files to be synced, then names, then the leader epochs that the batches were written under."""
+    """What to sync: files, then the leader epochs their batches were written under, then names."""
 
-    __slots__ = ("_directory", "_disk", "_epochs", "end", "files", "history")
-
-    def __init__(
-        self,
-        disk: Disk,
-        directory: str,
-        files: list[File],
-        epochs: tuple[str, bytes] | None,
-        end: Offset,
-        history: int,
-    ) -> None:
-        self._disk = disk
-        self._directory = directory
-        self.files = files
-        self._epochs = epochs
-        self.end = end
-        self.history = history
-        """Which history of the log this was begun in: a truncation begins another, and makes this void."""
+    disk: Disk
+    directory: str
+    files: list[File]
+    epochs: list[EpochStart] | None
+    """None where they last already."""
+    end: Offset
+    history: int
+    """Which history of the log this was begun in: a truncation begins another, and makes this void."""
+    changes: int
+    """How often names had changed when this was begun."""
+    renamed: bool
+    """Whether some of these changes do not last yet."""
 
     def run(self) -> None:
         """Blocks until all is on the disk; raises OSError. May run in any thread, once."""
         for file in self.files:
             file.sync()
-        if self._epochs is not None:
-            write_atomically(self._disk, *self._epochs)
-        self._disk.sync_dir(self._directory)
+        if self.epochs is not None:
+            write_atomically(self.disk, f"{self.directory}/{EPOCHS}", LeaderEpochs(self.epochs).to_bytes())
+        if self.renamed:
+            self.disk.sync_dir(self.directory)

@@ -19,14 +19,15 @@ from barnabas.log.chain import SegmentChain
 from barnabas.log.epochs import EpochStart, LeaderEpochs
 from barnabas.log.flush import Flush
 from barnabas.log.producers import ProducerStates, read_marker
-from barnabas.log.recovery import EPOCHS, load_epochs, recover_segments, tidy
-from barnabas.log.retention import Removed, reason_to_remove
+from barnabas.log.recovery import load_epochs, recover_segments
+from barnabas.log.replicated import replicated
+from barnabas.log.retention import Removed, reason_to_remove, report
 from barnabas.log.rolling import is_stale, must_roll
 from barnabas.log.segment import Segment
 from barnabas.log.snapshots import Snapshots
 from barnabas.log.validate import validate
 from barnabas.types import LeaderEpoch, Millis, Offset
-from barnabas.wire.batch import CONTROL, MAGIC, BatchHeader, crc_of, headers
+from barnabas.wire.batch import CONTROL
 
 _PLACED = Struct(">qii")
 """Base offset, length, leader epoch: what an append writes into a batch."""
@@ -49,10 +50,12 @@ class Log:
 
     __slots__ = (
         "_chain",
+        "_changes",
+        "_complaint",
         "_disk",
         "_history",
-        "_names_changed",
-        "_saved_epochs",
+        "_lasting_changes",
+        "_lasting_epochs",
         "_snapshots",
         "config",
         "directory",
@@ -74,11 +77,13 @@ class Log:
         self.end = segments[-1].end
         self.recovery_point = self.start
         self.epochs = epochs
-        self._saved_epochs: list[EpochStart] = []
+        self._lasting_epochs: list[EpochStart] | None = None
         self.producers = ProducerStates()
         self._snapshots = Snapshots(disk, directory)
-        self._names_changed = True
+        self._changes = 1
+        self._lasting_changes = 0
         self._history = 0
+        self._complaint = ""
 
     @classmethod
     def open(
@@ -97,18 +102,16 @@ class Log:
         Unless it was closed (`clean`), what lies above the recovery point is checked and a torn end is cut.
         """
         disk.make_dir(directory)
-        bases = tidy(disk, directory)
         epochs = load_epochs(disk, directory)
-        saved = list(epochs.entries)
-        if bases:
-            point = None if clean else recovery_point
-            interval = config.index_interval_bytes
-            segments = recover_segments(disk, directory, bases, epochs, now, interval, point)
-        else:
+        lasting_epochs = list(epochs.entries)
+        point = None if clean else recovery_point
+        segments = recover_segments(disk, directory, epochs, now, config.index_interval_bytes, point)
+        is_new = not segments
+        if is_new:
             segments = [Segment.create(disk, directory, start_offset, now)]
         log = cls(disk, directory, config, segments, epochs)
-        log._saved_epochs = saved
-        log._names_changed = not clean
+        log._lasting_epochs = lasting_epochs
+        log._lasting_changes = int(clean and not is_new)
         log.recovery_point = log.end if clean else min(recovery_point, log.end)
         if start_offset > log.end:
             log.start_over_at(start_offset)
@@ -162,7 +165,7 @@ class Log:
         size = len(batch)
         chain = self._chain
         try:
-            if must_roll(chain.active, config, size=size, last=last, max_timestamp=max_timestamp, now=now):
+            if must_roll(chain.active, config, size, last, max_timestamp, now):
                 self._roll(now)
             _PLACED.pack_into(batch, 0, first, header.batch_length, epoch)
             chain.active.append(batch, last, max_timestamp, config.index_interval_bytes)
@@ -181,13 +184,9 @@ class Log:
 
     def append_replicated(self, batches: memoryview, *, now: Millis) -> None:
         """Store what a leader has stored, as it is; a batch cut off at the end is left for the next fetch."""
-        found = list(headers(batches))
+        found = replicated(batches, self.end)
         if not found:
             return
-        expected = self.end
-        for at, header in found:
-            _check_replicated(batches, at, header, expected)
-            expected = header.next_offset
         at, last = found[-1]
         whole = batches[: at + last.size]
         newest = Millis(max(header.max_timestamp for _, header in found))
@@ -201,7 +200,7 @@ class Log:
         except OSError as error:
             raise self._failed("append to", error) from error
         chain.size += len(whole)
-        self.end = self.producers.end = expected
+        self.end = self.producers.end = last.next_offset
         for at, header in found:
             if header.leader_epoch > self.epochs.latest:
                 self.epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
@@ -219,9 +218,8 @@ class Log:
         active = self._chain.active
         active.seal()
         self._snapshots.take(self.producers, self.end)
-        fresh = Segment.create(self._disk, self.directory, self.end, now)
-        self._chain.add(fresh)
-        self._names_changed = True
+        self._chain.add(active.successor(self.end, now))
+        self._changes += 1
 
     def read(self, offset: Offset, max_bytes: int, below: Offset) -> FileSlice | None:
         """Batches from the one with `offset` on, to be sent as they are; None where nothing is below `below`.
@@ -253,28 +251,40 @@ class Log:
 
     def begin_flush(self) -> Flush | None:
         """What must go to disk for everything up to `end` to last; None when it does already."""
-        entries = list(self.epochs.entries)
-        if self.recovery_point >= self.end and not self._names_changed and entries == self._saved_epochs:
+        epochs = list(self.epochs.entries)
+        renamed = self._changes != self._lasting_changes
+        if self.recovery_point >= self.end and not renamed and epochs == self._lasting_epochs:
             return None
         files: list[File] = []
         with self._working("flush"):
             # Also the segment that ends at the recovery point: it may have been sealed after it was flushed.
             for segment in self._chain.from_offset(Offset(self.recovery_point - 1)):
                 files += [segment.file] if segment is self._chain.active else segment.files()
-            newest = self._snapshots.newest()
-        if newest is not None:
-            files.append(newest)
-        epochs = None
-        if entries != self._saved_epochs:
-            epochs = f"{self.directory}/{EPOCHS}", self.epochs.to_bytes()
-            self._saved_epochs = entries
-        self._names_changed = False
-        return Flush(self._disk, self.directory, files, epochs, self.end, self._history)
+            snapshot = self._snapshots.newest() if renamed else None
+        if snapshot is not None:
+            files.append(snapshot)
+        return Flush(
+            disk=self._disk,
+            directory=self.directory,
+            files=files,
+            epochs=epochs if epochs != self._lasting_epochs else None,
+            end=self.end,
+            history=self._history,
+            changes=self._changes,
+            renamed=renamed,
+        )
 
     def finish_flush(self, flush: Flush) -> None:
         """Move the recovery point after `flush.run()` came back, unless the log was truncated meanwhile."""
-        if flush.history == self._history and flush.end > self.recovery_point:
-            self.recovery_point = flush.end
+        if flush.history != self._history:
+            # It may have written down epochs that are no more.
+            self._lasting_epochs = None
+            return
+        self.recovery_point = max(self.recovery_point, flush.end)
+        self._lasting_changes = flush.changes
+        if flush.epochs is not None:
+            self._lasting_epochs = flush.epochs
+        self._complaint = ""
 
     def truncate_to(self, offset: Offset) -> None:
         """Drop the batches that reach `offset` or more: `end` is then the end of the last one that is left.
@@ -300,15 +310,9 @@ class Log:
 
     def start_over_at(self, offset: Offset) -> None:
         """Drop everything; the next record gets this offset."""
-        created = self._chain.active.created
         with self._working("empty"):
             try:
-                fresh = next((segment for segment in self._chain.segments if segment.base == offset), None)
-                if fresh is None:
-                    fresh = Segment.create(self._disk, self.directory, offset, created)
-                else:
-                    fresh.cut(0)
-                self._chain.start_over(fresh)
+                self._chain.start_over(offset)
                 self._snapshots.drop_above(Offset(-1))
                 self._disk.sync_dir(self.directory)
             finally:
@@ -324,7 +328,7 @@ class Log:
         self.recovery_point = min(self.recovery_point, end)
         self.epochs.truncate_from_end(end)
         self._history += 1
-        self._names_changed = True
+        self._changes += 1
 
     def advance_start(self, offset: Offset) -> None:
         """Let the log start later (DeleteRecords); whole segments before it go with the next `retain`."""
@@ -358,14 +362,8 @@ class Log:
                 self.advance_start(first.end)
         if gone:
             self._snapshots.drop_below(chain.segments[0].base)
-            self._names_changed = True
-            _logger.info(
-                "%s: removed %d segments up to offset %d: %s",
-                os.path.basename(self.directory),
-                len(gone),
-                gone[-1].end,
-                gone[-1].reason,
-            )
+            self._changes += 1
+            report(self.directory, gone)
         return gone
 
     def replace_segments(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:
@@ -381,19 +379,19 @@ class Log:
                     for file in segment.files():
                         file.sync()
             self._chain.swap(old, new)
-        self._names_changed = True
+        self._changes += 1
 
     def close(self) -> None:
         """Write and sync all that is known: opened `clean` again, nothing needs to be checked."""
         with self._working("close"):
             if self.end > self.start and self.end not in self._snapshots.offsets:
                 self._snapshots.take(self.producers, self.end)
-                self._names_changed = True
+                self._changes += 1
             flush = self.begin_flush()
             if flush is not None:
                 if self._chain.active.size:
                     self._chain.active.seal()
-                    flush.files += self._chain.active.files()
+                    flush.files.extend(self._chain.active.files())
                 flush.run()
                 self.finish_flush(flush)
         for segment in self._chain.segments:
@@ -414,18 +412,9 @@ class Log:
             raise self._failed(what, error) from error
 
     def _failed(self, what: str, error: OSError) -> Refused:
-        name = os.path.basename(self.directory)
-        _logger.error("%s: cannot %s the log: %s", name, what, error)
-        return Refused(
-            Code.KAFKA_STORAGE_ERROR, f"cannot {what} the log of {name}: {error.strerror or error}"
-        )
-
-
-def _check_replicated(batches: memoryview, at: int, header: BatchHeader, expected: Offset) -> None:
-    """A follower stores what it is sent only if it is whole and goes on where its log ends."""
-    if header.magic != MAGIC or crc_of(batches, at, header.size) != header.crc:
-        raise Refused(Code.CORRUPT_MESSAGE, f"the leader's batch at offset {header.base_offset} is broken")
-    if header.base_offset < expected or header.last_offset_delta < 0:
-        raise Refused(
-            Code.OFFSET_OUT_OF_RANGE, f"the leader sent offset {header.base_offset} where {expected} is due"
-        )
+        complaint = f"cannot {what} the log of {os.path.basename(self.directory)}: {error}"
+        # A full disk refuses thousands of appends a second: that is one line, not thousands.
+        if complaint != self._complaint:
+            self._complaint = complaint
+            _logger.error("%s", complaint)
+        return Refused(Code.KAFKA_STORAGE_ERROR, complaint)

@@ -13,14 +13,14 @@ from contextlib import suppress
 from fastcrc.crc32 import iscsi as crc32c
 
 from barnabas.disk import Disk, File, read_whole
+from barnabas.errors import Refused
 from barnabas.log.checkpoint import CorruptCheckpoint
 from barnabas.log.epochs import LeaderEpochs
+from barnabas.log.flush import EPOCHS
 from barnabas.log.index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
 from barnabas.log.segment import CLEANED, DELETED, INDEX, LOG, SWAP, TIME_INDEX, Segment
 from barnabas.types import LeaderEpoch, Millis, Offset
 from barnabas.wire.batch import ATTRIBUTES_AT, HEADER, HEADER_SIZE, MAGIC, BatchHeader
-
-EPOCHS = "leader-epoch-checkpoint"
 
 _CHUNK = 1024 * 1024
 _logger = logging.getLogger("barnabas.log")
@@ -163,17 +163,19 @@ def load_indexes(segment: Segment, until: Offset | None) -> bool:
 def recover_segments(
     disk: Disk,
     directory: str,
-    bases: list[Offset],
     epochs: LeaderEpochs,
     now: Millis,
     interval: int,
     recovery_point: Offset | None,
 ) -> list[Segment]:
-    """The segments of a folder, oldest first.
+    """The segments of a folder, oldest first; none where it is new.
 
     `recovery_point` is None after a clean stop: then nothing is read but the end of the last segment.
     """
     segments: list[Segment] = []
+    bases = tidy(disk, directory)
+    if not bases:
+        return segments
     # A flush syncs the indexes of sealed segments only: one that was sealed just at the recovery point is in doubt.
     doubtful = (
         None if recovery_point is None else max((b for b in bases if b < recovery_point), default=bases[0])
@@ -191,7 +193,7 @@ def recover_segments(
         segment.size = segment.file.size
         segments.append(segment)
         unsure = doubtful is not None and base >= doubtful
-        if unsure or not load_indexes(segment, until):
+        if unsure or not load_indexes(segment, until) or not _believe(segment, until):
             if not unsure and segment.size:
                 _logger.info(
                     "%s: the indexes of segment %d are made again", os.path.basename(directory), base
@@ -201,25 +203,32 @@ def recover_segments(
                 segment.seal()
                 if not unsure:
                     _make_last(segment)
-        elif until is None:
-            segment.restore_tail()
-        else:
-            _believe(segment, until)
         if until is not None:
             segment.release()
     return segments
 
 
-def _believe(segment: Segment, until: Offset) -> None:
-    """Take a sealed segment's word for what it holds: only its first header and last entry of time are read."""
+def _believe(segment: Segment, until: Offset | None) -> bool:
+    """Take a segment's word for what it holds, as far as that makes sense; False where it does not.
+
+    Of a sealed one only the first header and the last entry of time are read, of the last one its end, too.
+    """
+    try:
+        if until is None:
+            segment.restore_tail()
+            timed = segment.times.last
+            return timed is None or segment.base + timed[1] < segment.end
+        segment.read_first_timestamp()
+    except Refused:
+        return False
     segment.end = until
-    segment.read_first_timestamp()
     timed = segment.times.last
     if timed:
         segment.max_timestamp, segment.max_timestamp_offset = (
             Millis(timed[0]),
             Offset(segment.base + timed[1]),
         )
+    return True
 
 
 def _make_last(segment: Segment) -> None:

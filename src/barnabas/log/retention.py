@@ -1,11 +1,15 @@
 """Decides which segment of a log has had its time. `Log.retain` asks, and removes; nothing is kept here."""
 
+import logging
+import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from barnabas.config import TopicConfig
 from barnabas.log.segment import Segment
 from barnabas.types import Millis, Offset
+
+_logger = logging.getLogger("barnabas.log")
 
 
 class Removed(NamedTuple):
@@ -36,3 +40,15 @@ def reason_to_remove(
     if 0 <= config.retention_ms < now - newest:
         return f"retention.ms={config.retention_ms}"
     return None
+
+
+def report(directory: str, gone: Sequence[Removed]) -> None:
+    """Say in one line what retention took from a partition, and why."""
+    _logger.info(
+        "%s: removed the records from offset %d up to %d, %d bytes: %s",
+        os.path.basename(directory),
+        gone[0].base,
+        gone[-1].end,
+        sum(removed.size for removed in gone),
+        gone[-1].reason,
+    )

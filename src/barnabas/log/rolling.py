@@ -8,7 +8,7 @@ from barnabas.types import Millis, Offset
 
 
 def must_roll(
-    active: Segment, config: TopicConfig, *, size: int, last: Offset, max_timestamp: Millis, now: Millis
+    active: Segment, config: TopicConfig, size: int, last: Offset, max_timestamp: Millis, now: Millis
 ) -> bool:
     """Whether the active segment cannot take a batch any more, or has been taking them for too long.
 
@@ -33,6 +33,12 @@ def is_stale(active: Segment, config: TopicConfig, now: Millis) -> bool:
 
 
 def _patience(active: Segment, config: TopicConfig) -> int:
-    """segment.ms less a part of segment.jitter.ms, so that logs which were made together roll apart."""
-    spread = min(config.segment_jitter_ms, config.segment_ms)
-    return config.segment_ms - (crc32(active.path.encode()) % (spread + 1) if spread else 0)
+    """segment.ms less a part of segment.jitter.ms, so that logs which were made together roll apart.
+
+    A compacted topic rolls within max.compaction.lag.ms, too: the active segment is never compacted.
+    """
+    longest = config.segment_ms
+    if "compact" in config.cleanup_policy:
+        longest = min(longest, config.max_compaction_lag_ms)
+    spread = min(config.segment_jitter_ms, longest)
+    return longest - (crc32(active.path.encode()) % (spread + 1) if spread else 0)

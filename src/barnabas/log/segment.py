@@ -75,6 +75,10 @@ class Segment:
             segment._file.truncate(0)
         return segment
 
+    def successor(self, base: Offset, now: Millis) -> "Segment":
+        """A new segment in the same folder."""
+        return Segment.create(self.disk, self._directory, base, now)
+
     def forget(self) -> None:
         """Take the segment for empty, as before its batches are noted one by one."""
         self.size = 0

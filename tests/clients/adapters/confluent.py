@@ -25,13 +25,15 @@ from confluent_kafka.admin import (
 from tests.clients.adapters.adapter import DEADLINE_S, ClientAdapter, Record, Refusal, Stored
 from tests.deadline import Deadline
 
+_QUIET = 0  # brokers are killed under this client; it need not tell
+
 
 class ConfluentAdapter(ClientAdapter):
     name = "confluent-kafka"
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(bootstrap)
-        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": _QUIET})
 
     def close(self) -> None:
         del self._admin  # librdkafka's clean-up runs when the last reference goes
@@ -110,6 +112,7 @@ class ConfluentAdapter(ClientAdapter):
                 "batch.num.messages": 1000,
                 "queue.buffering.max.messages": 1_000_000,
                 "message.timeout.ms": int(DEADLINE_S * 1000),
+                "log_level": _QUIET,
             }
         )
         offsets: list[int] = [-1] * len(records)
@@ -145,6 +148,7 @@ class ConfluentAdapter(ClientAdapter):
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
                 "fetch.wait.max.ms": 100,
+                "log_level": _QUIET,
             }
         )
         deadline = Deadline(DEADLINE_S, f"{count} records of {topic}")

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import BrokerResponseError
 
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from tests.clients.adapters.adapter import DEADLINE_S, ClientAdapter, Record, Refusal, Stored
 from tests.deadline import Deadline
 

@@ -37,69 +37,99 @@ def fetch(
 ) -> "FetchResponse | asyncio.Future[FetchResponse]":
     if request.session_id != 0:
         raise Refused(Code.FETCH_SESSION_ID_NOT_FOUND)
-    response, found, failed = collect(broker, request)
-    if found >= request.min_bytes or failed or request.max_wait_ms <= 0:
-        return response
-    return ParkedFetch(broker, request).answer
-
-
-def collect(broker: "Broker", request: FetchRequest) -> tuple[FetchResponse, int, bool]:
-    """The answer as it would be now, how many bytes of records it has, and whether a partition was refused."""
-    find = broker.replicas.find
-    committed = request.isolation_level == READ_COMMITTED
-    left = min(request.max_bytes, broker.config.fetch_max_bytes)
-    found = 0
-    failed = False
-    topics = []
+    reading = Reading(broker, request)
     for topic in request.topics:
         name = topic.topic
-        rows = []
-        for wanted in topic.partitions:
-            try:
-                partition = find(name, wanted.partition) or broker.replicas.get(name, wanted.partition)
-                row = _read(partition, wanted, left, committed, found == 0)
-            except Refused as refused:
-                failed = True
-                broker.note_refusal("Fetch", refused, name, wanted.partition)
-                row = _refused(broker, wanted, name, refused)
-            if row.records:
-                size = len(row.records)
-                found += size
-                left -= size
-            rows.append(row)
-        topics.append(FetchTopicResponse(name, rows))
-    return FetchResponse(responses=topics), found, failed
+        rows = [reading.row(name, wanted) for wanted in topic.partitions]
+        reading.response.responses.append(FetchTopicResponse(name, rows))
+    if reading.is_enough or request.max_wait_ms <= 0:
+        return reading.response
+    return ParkedFetch(broker, request, reading).answer
 
 
-def _read(
-    partition: Partition, wanted: FetchPartition, left: int, committed: bool, first: bool
-) -> FetchPartitionResponse:
-    known = wanted.current_leader_epoch
-    if known != -1:
-        partition.check_epoch(known)
-    log = partition.log
-    row = FetchPartitionResponse(
-        wanted.partition, 0, partition.high_watermark, partition.last_stable, log.start, records=NOTHING
-    )
-    if wanted.last_fetched_epoch >= 0:
-        back = partition.divergence(LeaderEpoch(wanted.last_fetched_epoch), Offset(wanted.fetch_offset))
-        if back is not None:
-            row.diverging_epoch = EpochEndOffset(*back)
+class Reading:
+    """Mutable: an answer as it grows, and how much of its limits is left."""
+
+    __slots__ = ("_broker", "_committed", "_find", "_left", "_min_bytes", "failed", "found", "response")
+
+    def __init__(self, broker: "Broker", request: FetchRequest) -> None:
+        self._broker = broker
+        self._find = broker.replicas.find
+        self._committed = request.isolation_level == READ_COMMITTED
+        self._left = min(request.max_bytes, broker.config.fetch_max_bytes)
+        self._min_bytes = request.min_bytes
+        self.response = FetchResponse()
+        self.found = 0
+        self.failed = False
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether it may go: with the bytes that were asked for, or with an error, which waits for nobody."""
+        return self.found >= self._min_bytes or self.failed
+
+    def row(self, topic: str, wanted: FetchPartition) -> FetchPartitionResponse:
+        """One partition's part. 0.35 us for a reader that has read all, of whom there may be a thousand."""
+        partition = self._find(topic, wanted.partition)
+        if partition is not None:
+            idle: FetchPartitionResponse | None = partition.idle_answer
+            if (
+                idle is not None
+                and idle.high_watermark == partition.high_watermark == wanted.fetch_offset
+                and idle.log_start_offset == partition.log.start
+                and wanted.current_leader_epoch in (-1, partition.epoch)
+                and wanted.last_fetched_epoch < 0
+            ):
+                return idle
+        try:
+            row = self._read(partition or self._broker.replicas.get(topic, wanted.partition), wanted)
+        except Refused as refused:
+            self.failed = True
+            self._broker.note_refusal("Fetch", refused, topic, wanted.partition)
+            return _refused(partition, wanted, refused)
+        if row.records:
+            self._count(len(row.records))
+        return row
+
+    def take_back(self, row: FetchPartitionResponse) -> None:
+        """Forget a row: the partition is about to be read again."""
+        if row.records:
+            self._count(-len(row.records))
+
+    def _count(self, size: int) -> None:
+        self.found += size
+        self._left -= size
+
+    def _read(self, partition: Partition, wanted: FetchPartition) -> FetchPartitionResponse:
+        partition.check_epoch(wanted.current_leader_epoch)
+        row = FetchPartitionResponse(
+            wanted.partition,
+            0,
+            partition.high_watermark,
+            partition.last_stable,
+            partition.log.start,
+            records=NOTHING,
+        )
+        offset = Offset(wanted.fetch_offset)
+        if wanted.last_fetched_epoch >= 0:
+            back = partition.divergence(LeaderEpoch(wanted.last_fetched_epoch), offset)
+            if back is not None:
+                row.diverging_epoch = EpochEndOffset(*back)
+                return row
+        elif offset == partition.high_watermark:
+            partition.idle_answer = row
             return row
-    limit = min(wanted.partition_max_bytes, left)
-    if limit > 0 or first:
-        piece = partition.read(Offset(wanted.fetch_offset), limit, committed=committed)
-        # Only the first partition with records may overrun the limits, so that every reader gets on.
-        if piece is not None and (first or piece.size <= limit):
-            row.records = piece
-    return row
+        limit = min(wanted.partition_max_bytes, self._left)
+        first = self.found == 0
+        if limit > 0 or first:
+            piece = partition.read(offset, limit, committed=self._committed)
+            # Only the first partition with records may overrun the limits, so that every reader gets on.
+            if piece is not None and (first or piece.size <= limit):
+                row.records = piece
+        return row
 
 
-def _refused(
-    broker: "Broker", wanted: FetchPartition, topic: str, refused: Refused
-) -> FetchPartitionResponse:
+def _refused(partition: Partition | None, wanted: FetchPartition, refused: Refused) -> FetchPartitionResponse:
     row = FetchPartitionResponse(wanted.partition, refused.code, -1, records=NOTHING)
-    partition = broker.replicas.find(topic, wanted.partition)
     if partition is not None and refused.code is Code.OFFSET_OUT_OF_RANGE:
         row.high_watermark = partition.high_watermark
         row.log_start_offset = partition.log.start
@@ -107,46 +137,52 @@ def _refused(
 
 
 class ParkedFetch:
-    """Mutable: a fetch that waits for records. Gone as soon as its answer is there, or its client is not."""
+    """Mutable: a fetch that waits for records. Gone as soon as its answer is there, or its client is not.
 
-    __slots__ = ("_broker", "_deadline", "_partitions", "_request", "_woken", "answer")
+    Only the partitions that grew are looked at again: nothing has changed in the others.
+    """
 
-    def __init__(self, broker: "Broker", request: FetchRequest) -> None:
-        loop = asyncio.get_running_loop()
-        self._broker = broker
-        self._request = request
-        self._woken = False
-        self.answer: asyncio.Future[FetchResponse] = loop.create_future()
+    __slots__ = ("_deadline", "_loop", "_places", "_reading", "_woken", "answer")
+
+    def __init__(self, broker: "Broker", request: FetchRequest, reading: Reading) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._reading = reading
+        self._woken: list[Partition] = []
+        self._places: dict[Partition, tuple[FetchTopicResponse, int, FetchPartition]] = {}
+        find = broker.replicas.find
+        for topic, answered in zip(request.topics, reading.response.responses, strict=True):
+            for number, wanted in enumerate(topic.partitions):
+                partition = find(topic.topic, wanted.partition)
+                if partition is not None:
+                    self._places[partition] = answered, number, wanted
+                    partition.watch(self)
+        self.answer: asyncio.Future[FetchResponse] = self._loop.create_future()
         self.answer.add_done_callback(self._leave)
-        self._deadline = loop.call_later(request.max_wait_ms / 1000, self._expire)
-        self._partitions = [
-            partition
-            for topic in request.topics
-            for wanted in topic.partitions
-            if (partition := broker.replicas.find(topic.topic, wanted.partition)) is not None
-        ]
-        for partition in self._partitions:
-            partition.watch(self)
+        self._deadline = self._loop.call_later(request.max_wait_ms / 1000, self._finish)
 
-    def wake(self) -> None:
+    def wake(self, partition: Partition) -> None:
         """Try again soon: several partitions may grow by one produce request."""
         if not self._woken:
-            self._woken = True
-            asyncio.get_running_loop().call_soon(self._try)
+            self._loop.call_soon(self._try)
+        self._woken.append(partition)
 
     def _try(self) -> None:
-        self._woken = False
+        woken, self._woken = self._woken, []
         if self.answer.done():
             return
-        response, found, failed = collect(self._broker, self._request)
-        if found >= self._request.min_bytes or failed:
-            self.answer.set_result(response)
+        reading = self._reading
+        for partition in woken:
+            answered, number, wanted = self._places[partition]
+            reading.take_back(answered.partitions[number])
+            answered.partitions[number] = reading.row(answered.topic, wanted)
+        if reading.is_enough:
+            self._finish()
 
-    def _expire(self) -> None:
+    def _finish(self) -> None:
         if not self.answer.done():
-            self.answer.set_result(collect(self._broker, self._request)[0])
+            self.answer.set_result(self._reading.response)
 
     def _leave(self, answer: "asyncio.Future[FetchResponse]") -> None:
         self._deadline.cancel()
-        for partition in self._partitions:
+        for partition in self._places:
             partition.unwatch(self)

@@ -35,7 +35,7 @@ def list_offsets(broker: "Broker", request: ListOffsetsRequest, peer: Connection
                 partition.check_epoch(wanted.current_leader_epoch)
                 row.timestamp, row.offset = _find(partition, wanted.timestamp, committed)
                 if row.offset >= 0:
-                    row.leader_epoch = partition.log.epochs.epoch_at(Offset(row.offset))
+                    row.leader_epoch = partition.epoch_at(Offset(row.offset))
             except Refused as refused:
                 row.error_code = refused.code
                 broker.note_refusal("ListOffsets", refused, topic.name, wanted.partition_index)

@@ -52,7 +52,8 @@ async def _asked_for(broker: "Broker", wanted: MetadataRequestTopic, create: boo
     if wanted.topic_id != NO_ID:
         found = broker.metadata.image.topic_by_id(wanted.topic_id)
         if found is None:
-            return MetadataResponseTopic(Code.UNKNOWN_TOPIC_ID, None, wanted.topic_id)
+            # No name rather than null: versions 10 and 11 know ids, but not null names.
+            return MetadataResponseTopic(Code.UNKNOWN_TOPIC_ID, "", wanted.topic_id)
         return _described(broker, found)
     name = wanted.name or ""
     found = broker.metadata.image.topics.get(name)
