@@ -198,6 +198,9 @@ def test_a_brokers_settings_reach_its_topics_and_last(tmp_path: str) -> None:
             alter(connection, BROKER, "1", ("log.dirs", Operation.SET, "x")).error_code
             == Code.INVALID_REQUEST
         )
+        assert {n: row.value for n, row in described(connection, "", BROKER).items()} == {
+            "log.retention.ms": "4000"
+        }
         assert alter(connection, BROKER, "7", ("message.max.bytes", Operation.SET, "1")).error_code
         assert produce(connection, "t", batch(b"x" * 100)).error_code == Code.MESSAGE_TOO_LARGE
     with Broker({"log.retention.hours": "3"}, data=tmp_path) as broker, connect(broker) as connection:

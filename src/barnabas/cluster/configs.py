@@ -97,6 +97,14 @@ class Levels:
             origins = [*self._set(setting.name), Origin(setting.name, default, Source.DEFAULT)]
             yield _row(setting, origins, read_only=not setting.dynamic)
 
+    def all_brokers(self) -> Iterator[Row]:
+        """What was changed for all brokers while they run: that and nothing else."""
+        known = broker_settings()
+        for source, layer in self._layers:
+            if source is Source.DYNAMIC_DEFAULT_BROKER:
+                for name, value in layer.items():
+                    yield _row(known[name], [Origin(name, value, source)], read_only=False)
+
     def _set(self, name: str, scale: int = 1) -> Iterator[Origin]:
         for source, layer in self._layers:
             if name in layer:

@@ -78,6 +78,8 @@ def _rows(broker: "Broker", wanted: DescribeConfigsResource) -> Sequence[Row]:
             if topic is None:
                 raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
             return list(broker.levels(image).topic(topic))
+        case Resource.BROKER if wanted.resource_name == ALL_BROKERS:
+            return list(broker.levels(image).all_brokers())
         case Resource.BROKER:
             _check_broker(broker, wanted.resource_name)
             return list(broker.levels(image).broker())

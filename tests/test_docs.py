@@ -1,0 +1,34 @@
+"""What the documents say is what the code says."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def test_the_table_of_settings_is_what_is_declared() -> None:
+    source = importlib.util.spec_from_file_location("settings_table", ROOT / "tools" / "settings_table.py")
+    assert source is not None
+    assert source.loader is not None
+    module = importlib.util.module_from_spec(source)
+    source.loader.exec_module(module)
+    again = "run: .venv/bin/python tools/settings_table.py > docs/SETTINGS.md"
+    assert (ROOT / "docs" / "SETTINGS.md").read_text() == module.table(), again
+
+
+def test_every_file_that_the_architecture_names_is_there() -> None:
+    text = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
+    named = set(re.findall(r"`([a-z_]+\.py)`", text))
+    there = {path.name for path in (ROOT / "src").rglob("*.py")}
+    assert named - there == set()
+
+
+def test_every_module_has_its_place_in_the_file_map() -> None:
+    text = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
+    folders = ("log", "cluster", "coordinator", "broker", "wire")
+    modules = {path for folder in folders for path in (ROOT / "src" / "barnabas" / folder).glob("*.py")}
+    missing = sorted(
+        path.name for path in modules if path.name != "__init__.py" and f"`{path.name}`" not in text
+    )
+    assert missing == []
