@@ -206,7 +206,7 @@ class CoordinatorHost:
         for waiting, answer in replies:
             waiting.give(answer)
 
-    def wake(self) -> None:
+    def wake(self, partition: Partition | None = None) -> None:
         """The high watermark may have moved."""
         while self._owed and self._owed[0][0] <= self.partition.high_watermark:
             _, replies = self._owed.popleft()
