@@ -66,7 +66,7 @@ def test_an_answer_that_cannot_be_encoded_ends_the_connection_at_once(
 
     with Broker() as broker, connect(broker) as first:
         assert first.ask(MetadataRequest([]), 11).brokers
-        monkeypatch.setitem(router._handlers, ApiKey.METADATA, (wrong_later if later else wrong, None, False))
+        monkeypatch.setitem(router._handlers, ApiKey.METADATA, (wrong_later if later else wrong, None))
         with connect(broker) as second:
             second.send(frame_of(MetadataRequest([]), 10))
             assert second.closes()

@@ -46,6 +46,12 @@ TIMEOUT_MS = 20_000
 """How long a client waits for an answer. Longer than any rebalance takes in calm weather."""
 
 
+def compacted(log: list[tuple[bytes, bytes | None]], *, tombstones: bool) -> list[tuple[bytes, bytes | None]]:
+    """What compaction leaves of a log: the last record of each key, where it stood; tombstones only for a while."""
+    last = {key: place for place, (key, _) in enumerate(log)}
+    return [log[place] for place in sorted(last.values()) if tombstones or log[place][1] is not None]
+
+
 class Client:
     """Mutable: a consumer as clients are, as far as a coordinator can tell."""
 
@@ -377,6 +383,8 @@ class World:
     def crash(self) -> None:
         self.waiting.clear()
         self.coordinator = self._coordinator()
+        if self.rng.random() < 0.5:
+            self.log = compacted(self.log, tombstones=self.rng.random() < 0.5)
         for key, value in self.log:
             record = decode(key, value)
             assert record is not None

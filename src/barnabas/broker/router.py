@@ -32,7 +32,8 @@ One that registers `with_header` is given the request's header too."""
 Refusal = Callable[[Any, int, Refused], Any]
 """(request, version, refused) -> the response that says so."""
 
-_handlers: dict[ApiKey, tuple[Handler, Refusal | None, bool]] = {}
+_handlers: dict[ApiKey, tuple[Handler, Refusal | None]] = {}
+_wanting_headers: set[ApiKey] = set()
 
 
 def handles(
@@ -41,7 +42,9 @@ def handles(
     """Register a handler, and how its API says no to a whole request where there is no `error_code` on top."""
 
     def register(handler: Handler) -> Handler:
-        _handlers[key] = (handler, refusal, with_header)
+        _handlers[key] = (handler, refusal)
+        if with_header:
+            _wanting_headers.add(key)
         return handler
 
     return register
@@ -131,14 +134,14 @@ class Router:
             raise Malformed(f"{api.name} in version {version}; spoken are {api.lowest} to {api.highest}")
         if api.key not in _handlers:
             import_module(f"barnabas.broker.handlers.{api.family}")
-        handler, refusal, with_header = _handlers[api.key]
+        handler, refusal = _handlers[api.key]
         route = Route(
             api,
             version,
             decoder(request_class(key), version),
             handler,
             refusal,
-            with_header,
+            api.key in _wanting_headers,
             response_class(key),
             self._broker.metrics.api(api.name),
         )

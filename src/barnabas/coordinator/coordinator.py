@@ -24,6 +24,7 @@ from barnabas.coordinator.effects import (
 )
 from barnabas.coordinator.offsets import CommittedOffsets
 from barnabas.coordinator.records import (
+    ConsumerGroupMetadataKey,
     GroupMetadataKey,
     GroupMetadataValue,
     OffsetCommitKey,
@@ -192,7 +193,8 @@ class GroupCoordinator:
                 return
             group = self.groups[group_id] = ConsumerGroup(group_id, self._config)
         group.apply(record)
-        if group.is_forgotten:
+        # In a compacted log a group may begin with any of its records: only this one means that it ends.
+        if isinstance(record.key, ConsumerGroupMetadataKey) and record.value is None:
             self._end(group_id)
         else:
             self._timetable.enter(group_id, group.deadline)

@@ -1,0 +1,118 @@
+// A member of a group that uses Apache Kafka's Java consumer, of either protocol. Compiled and run by
+// tests/groups/group.py; takes settings as name=value and tells its story as members/telling.py says.
+
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+
+public final class JavaMember implements ConsumerRebalanceListener {
+    private static final PrintStream STORY = System.out;
+    private static volatile boolean leaving = false;
+
+    private final String topic;
+    private final KafkaConsumer<byte[], byte[]> consumer;
+
+    private JavaMember(String topic, Map<String, Object> settings) {
+        this.topic = topic;
+        this.consumer = new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+        consumer.subscribe(List.of(topic), this);
+    }
+
+    public static void main(String[] args) {
+        System.setOut(System.err); // a log line must not land in the story
+        Map<String, Object> settings = new HashMap<>();
+        for (int at = 1; at < args.length; at++) {
+            String[] setting = args[at].split("=", 2);
+            settings.put(setting[0], setting[1]);
+        }
+        Thread watch = new Thread(JavaMember::waitForEnd);
+        watch.setDaemon(true);
+        watch.start();
+        new JavaMember(args[0], settings).run();
+    }
+
+    private static void waitForEnd() {
+        try {
+            while (System.in.read() >= 0) {
+            }
+        } catch (java.io.IOException ended) {
+            // as good as an end
+        }
+        leaving = true;
+    }
+
+    private void run() {
+        while (!leaving) {
+            TreeMap<Integer, Long> next = new TreeMap<>();
+            List<String> rows = new ArrayList<>();
+            for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(100))) {
+                rows.add("[" + record.partition() + "," + record.offset() + "]");
+                next.put(record.partition(), record.offset() + 1);
+            }
+            if (!rows.isEmpty()) {
+                tell("records", "\"rows\":[" + String.join(",", rows) + "]");
+                commit(next);
+            }
+        }
+        consumer.close();
+        tell("left", "\"partitions\":[]");
+    }
+
+    private void commit(TreeMap<Integer, Long> next) {
+        List<String> rows = new ArrayList<>();
+        Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
+        next.forEach((partition, at) -> {
+            rows.add("[" + partition + "," + at + "]");
+            offsets.put(new TopicPartition(topic, partition), new OffsetAndMetadata(at));
+        });
+        String told = "\"offsets\":[" + String.join(",", rows) + "]";
+        tell("committing", told);
+        try {
+            consumer.commitSync(offsets, Duration.ofSeconds(10));
+            tell("committed", told);
+        } catch (KafkaException refused) {
+            tell("refused", told + ",\"why\":\"" + refused.getClass().getSimpleName() + "\"");
+        }
+    }
+
+    private static synchronized void tell(String event, String facts) {
+        String line = "{\"at\":" + System.nanoTime() + ",\"event\":\"" + event + "\"," + facts + "}\n";
+        STORY.write(line.getBytes(StandardCharsets.UTF_8), 0, line.length());
+        STORY.flush();
+    }
+
+    private void tellPartitions(String event, Collection<TopicPartition> places) {
+        List<String> numbers = new ArrayList<>();
+        places.forEach(place -> numbers.add(String.valueOf(place.partition())));
+        int generation = consumer.groupMetadata().generationId();
+        tell(event, "\"partitions\":[" + String.join(",", numbers) + "],\"generation\":" + generation);
+    }
+
+    @Override
+    public void onPartitionsAssigned(Collection<TopicPartition> places) {
+        tellPartitions("assigned", places);
+    }
+
+    @Override
+    public void onPartitionsRevoked(Collection<TopicPartition> places) {
+        tellPartitions("revoked", places);
+    }
+
+    @Override
+    public void onPartitionsLost(Collection<TopicPartition> places) {
+        tellPartitions("lost", places);
+    }
+}

@@ -1,0 +1,69 @@
+"""Proves that members of different client libraries in one group agree on a protocol, and share the work."""
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from tests.groups.conftest import NewGroup, NewStream
+from tests.groups.group import Kind
+
+PYTHONS = [
+    Kind("confluent", ("range", "roundrobin")),
+    Kind("kafka-python", ("sticky", "roundrobin", "range")),
+    Kind("aiokafka", ("roundrobin",)),
+]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "agreed"),
+    [
+        pytest.param(PYTHONS, "roundrobin", id="python"),
+        pytest.param(
+            [*PYTHONS, Kind("java", ("cooperative-sticky", "roundrobin"))],
+            "roundrobin",
+            id="python-java",
+            marks=pytest.mark.java,
+        ),
+        pytest.param(
+            [
+                Kind("confluent", ("cooperative-sticky",)),
+                Kind("kafka-python", ("cooperative-sticky",)),
+                Kind("java", ("cooperative-sticky",)),
+            ],
+            "cooperative-sticky",
+            id="cooperative",
+            marks=pytest.mark.java,
+        ),
+        pytest.param(
+            [
+                Kind("confluent", ("uniform",), "consumer"),
+                Kind("java", ("uniform",), "consumer"),
+                Kind("java", ("uniform",), "consumer"),
+            ],
+            "uniform",
+            id="kip-848",
+            marks=pytest.mark.java,
+        ),
+    ],
+)
+def test_members_of_different_libraries_agree_on_a_protocol(
+    kinds: list[Kind], agreed: str, groups_bootstrap: str, new_stream: NewStream, new_group: NewGroup
+) -> None:
+    stream = new_stream(groups_bootstrap)
+    group = new_group(stream)
+    for kind in kinds:
+        group.join(kind)
+        group.wait_until_shared_by(group.members)
+        group.wait_for_progress(32)
+    admin = AdminClient({"bootstrap.servers": groups_bootstrap})
+    found = admin.describe_consumer_groups([group.name])[group.name].result(20)
+    assert found.partition_assignor == agreed
+    assert sorted(member.client_id for member in found.members) == sorted(m.name for m in group.members)
+    for member in found.members:
+        shared = {place.partition for place in member.assignment.topic_partitions}
+        assert shared == group.ledger.owned(member.client_id)
+    group.let_go(group.members[:1])
+    group.wait_until_shared_by(group.members[1:])
+    ends = stream.end()
+    group.wait_until_committed(ends)
+    group.let_go(group.members[1:])
+    group.ledger.judge(ends)
