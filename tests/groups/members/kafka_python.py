@@ -47,6 +47,9 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
             retry_backoff_ms=50,
         )
         self._consumer.subscribe([want.topic], listener=self)
+        # Else it joins before it knows the topic and joins again when it does; a poll that times out meanwhile
+        # forgets (in 3.0.12) that it was about to get its share, and waits for ever.
+        self._consumer.partitions_for_topic(want.topic)
 
     def run(self) -> None:
         leave = told_to_leave()
