@@ -23,7 +23,6 @@ JAVA = pytest.mark.java
             id="kafka-python-confluent",
         ),
         pytest.param(Kind("aiokafka"), Kind("confluent", ("range",), "consumer"), id="aiokafka-confluent"),
-        pytest.param(Kind("java"), Kind("java", ("uniform",), "consumer"), id="java-range", marks=JAVA),
         pytest.param(
             Kind("java", ("cooperative-sticky",)),
             Kind("java", ("uniform",), "consumer"),
