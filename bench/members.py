@@ -116,6 +116,8 @@ class Member:
         self.state = MemberState(group, topic)
         self.sock = socket.create_connection((server.host, server.port), timeout=CONNECT_LIMIT_S)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # As clients begin. It also shows that the broker has accepted: Kafka lets 50 wait, the next waits 1 s.
+        wire.ask(self.sock, wire.api_versions_request())
         self.received = b""
         self.in_flight = False
         self.noticed_s = self.synced_s = 0.0

@@ -39,14 +39,14 @@ METRICS = (
 HEARTBEAT_S = 0.005
 FORMING_HEARTBEAT_S = 0.05
 LIMIT_S = 60.0
-MEMBERS_A_GROUP, GROUPS_AT_ONCE = 3, 50
+MEMBERS_A_GROUP, GROUPS_AT_ONCE = 3, 250
 FIRST_REBALANCES_UNREAD = 3
 SETTLE_S = 1.0
 _numbers = itertools.count(1)
 
 
 def rounds(size: Size) -> int:
-    return 2 if size is Size.QUICK else 5
+    return 2 if size is Size.QUICK else 3
 
 
 def cases(size: Size) -> Sequence[Case]:
@@ -57,10 +57,10 @@ def cases(size: Size) -> Sequence[Case]:
         for n in (1, 16)
     ]
     rebalances = [
-        Case(f"{n} members", 1.5 + times * 0.02 * n**0.5, {"members": n, "times": times})
+        Case(f"{n} members", 0.7 + times * 0.004 * n**0.5, {"members": n, "times": times})
         for n, times in ((3, 10 if quick else 40), (50, 5 if quick else 15))
     ]
-    memory = Case(f"{groups:,} groups of 3", 8.0 + groups * 0.012, {"groups": groups})
+    memory = Case(f"{groups:,} groups of 3", 6.0 + groups * 0.008, {"groups": groups})
     return (*commits, *rebalances, memory)
 
 

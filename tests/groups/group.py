@@ -21,7 +21,7 @@ from tests.groups.ledger import Ledger
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTITIONS = 16
-WAIT_S = 40.0
+WAIT_S = 30.0
 SESSION_MS = 3000
 HEARTBEAT_MS = 300
 

@@ -16,7 +16,6 @@ KINDS = [
     Kind("confluent", ("uniform",), "consumer"),
     Kind("kafka-python", ("sticky",)),
     Kind("aiokafka", ("roundrobin",)),
-    Kind("java", ("range",)),
     Kind("java", ("cooperative-sticky",)),
     Kind("java", ("uniform",), "consumer"),
 ]

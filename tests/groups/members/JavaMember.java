@@ -23,6 +23,7 @@ public final class JavaMember implements ConsumerRebalanceListener {
     private static volatile boolean leaving = false;
 
     private final String topic;
+    private final TreeMap<Integer, Long> pending = new TreeMap<>();
     private final KafkaConsumer<byte[], byte[]> consumer;
 
     private JavaMember(String topic, Map<String, Object> settings) {
@@ -56,25 +57,26 @@ public final class JavaMember implements ConsumerRebalanceListener {
 
     private void run() {
         while (!leaving) {
-            TreeMap<Integer, Long> next = new TreeMap<>();
             List<String> rows = new ArrayList<>();
             for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(100))) {
                 rows.add("[" + record.partition() + "," + record.offset() + "]");
-                next.put(record.partition(), record.offset() + 1);
+                pending.put(record.partition(), record.offset() + 1);
             }
             if (!rows.isEmpty()) {
                 tell("records", "\"rows\":[" + String.join(",", rows) + "]");
-                commit(next);
+            }
+            if (!pending.isEmpty()) {
+                commit();
             }
         }
         consumer.close();
         tell("left", "\"partitions\":[]");
     }
 
-    private void commit(TreeMap<Integer, Long> next) {
+    private void commit() {
         List<String> rows = new ArrayList<>();
         Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
-        next.forEach((partition, at) -> {
+        pending.forEach((partition, at) -> {
             rows.add("[" + partition + "," + at + "]");
             offsets.put(new TopicPartition(topic, partition), new OffsetAndMetadata(at));
         });
@@ -82,6 +84,7 @@ public final class JavaMember implements ConsumerRebalanceListener {
         tell("committing", told);
         try {
             consumer.commitSync(offsets, Duration.ofSeconds(10));
+            pending.clear();
             tell("committed", told);
         } catch (KafkaException refused) {
             tell("refused", told + ",\"why\":\"" + refused.getClass().getSimpleName() + "\"");
@@ -108,11 +111,13 @@ public final class JavaMember implements ConsumerRebalanceListener {
 
     @Override
     public void onPartitionsRevoked(Collection<TopicPartition> places) {
+        places.forEach(place -> pending.remove(place.partition()));
         tellPartitions("revoked", places);
     }
 
     @Override
     public void onPartitionsLost(Collection<TopicPartition> places) {
+        places.forEach(place -> pending.remove(place.partition()));
         tellPartitions("lost", places);
     }
 }

@@ -34,6 +34,7 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
     def __init__(self, want: Wanted) -> None:
         self._topic = want.topic
         self._owned: set[int] = set()
+        self._pending: dict[int, int] = {}
         self._handling = asyncio.Lock()
         self._consumer = AIOKafkaConsumer(
             bootstrap_servers=want.bootstrap,
@@ -67,10 +68,12 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
         tell("left")
 
     async def _handle(self, rows: list[tuple[int, int]]) -> None:
-        if not rows:
+        if rows:
+            tell_records(rows)
+            self._pending |= {partition: offset + 1 for partition, offset in rows}
+        offsets = dict(self._pending)
+        if not offsets:
             return
-        tell_records(rows)
-        offsets = {partition: offset + 1 for partition, offset in rows}
         tell_offsets("committing", offsets)
         try:
             await self._consumer.commit({TopicPartition(self._topic, p): at for p, at in offsets.items()})
@@ -78,6 +81,7 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
             tell_offsets("refused", offsets, repr(error))
         else:
             tell_offsets("committed", offsets)
+            self._pending.clear()
 
     async def on_partitions_assigned(self, assigned: Any) -> None:
         self._owned = {place.partition for place in assigned}
@@ -86,6 +90,7 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
     async def on_partitions_revoked(self, revoked: Any) -> None:
         async with self._handling:
             self._owned = set()
+            self._pending.clear()
             tell_partitions("revoked", {place.partition for place in revoked})
 
 

@@ -1,5 +1,6 @@
 """A member of a group that uses confluent-kafka, of either protocol. Run by tests/groups/group.py."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -56,12 +57,16 @@ class Member:
             answers = self._consumer.commit(offsets=places, asynchronous=False)
         except KafkaException as error:
             tell_offsets("refused", offsets, str(error))
-        else:
-            refused = {a.partition: a.offset for a in answers if a.error}
-            tell_offsets("committed", {p: at for p, at in offsets.items() if p not in refused})
-            if refused:
-                tell_offsets("refused", refused, str([a.error for a in answers if a.error]))
-        for partition in offsets:
+            return
+        refused = {a.partition: a.offset for a in answers if a.error}
+        stored = {p: at for p, at in offsets.items() if p not in refused}
+        tell_offsets("committed", stored)
+        if refused:
+            tell_offsets("refused", refused, str([a.error for a in answers if a.error]))
+        self._forget(stored)
+
+    def _forget(self, partitions: Iterable[int]) -> None:
+        for partition in partitions:
             self._pending.pop(partition, None)
 
     def _assigned(self, _: Any, places: list[TopicPartition]) -> None:
@@ -70,12 +75,12 @@ class Member:
     def _revoked(self, _: Any, places: list[TopicPartition]) -> None:
         gone = {place.partition for place in places}
         self._commit({p: at for p, at in self._pending.items() if p in gone})
+        self._forget(gone)
         tell_partitions("revoked", gone)
 
     def _lost(self, _: Any, places: list[TopicPartition]) -> None:
         gone = {place.partition for place in places}
-        for partition in gone:
-            self._pending.pop(partition, None)
+        self._forget(gone)
         tell_partitions("lost", gone)
 
 

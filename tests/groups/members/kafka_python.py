@@ -1,5 +1,6 @@
 """A member of a group that uses kafka-python. Run by tests/groups/group.py."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
@@ -32,6 +33,7 @@ ASSIGNORS = {
 class Member(ConsumerRebalanceListener):  # type: ignore[misc]
     def __init__(self, want: Wanted) -> None:
         self._topic = want.topic
+        self._pending: dict[int, int] = {}
         self._consumer = KafkaConsumer(
             bootstrap_servers=want.bootstrap,
             client_id=want.name,
@@ -47,6 +49,9 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
             retry_backoff_ms=50,
         )
         self._consumer.subscribe([want.topic], listener=self)
+        # Else it joins before it knows the topic and joins again when it does; a poll that times out meanwhile
+        # forgets (in 3.0.12) that it was about to get its share, and waits for ever.
+        self._consumer.partitions_for_topic(want.topic)
 
     def run(self) -> None:
         leave = told_to_leave()
@@ -59,11 +64,14 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
             rows = [(place.partition, record.offset) for place, some in polled.items() for record in some]
             if rows:
                 tell_records(rows)
-                self._commit({partition: offset + 1 for partition, offset in rows})
+                self._pending |= {partition: offset + 1 for partition, offset in rows}
+            self._commit(dict(self._pending))
         self._consumer.close()
         tell("left")
 
     def _commit(self, offsets: dict[int, int]) -> None:
+        if not offsets:
+            return
         tell_offsets("committing", offsets)
         places = {TopicPartition(self._topic, p): OffsetAndMetadata(at, "", -1) for p, at in offsets.items()}
         try:
@@ -72,6 +80,11 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
             tell_offsets("refused", offsets, repr(error))
         else:
             tell_offsets("committed", offsets)
+            self._forget(offsets)
+
+    def _forget(self, partitions: Iterable[int]) -> None:
+        for partition in partitions:
+            self._pending.pop(partition, None)
 
     def on_partitions_assigned(self, assigned: Any) -> None:
         tell_partitions(
@@ -79,9 +92,11 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
         )
 
     def on_partitions_revoked(self, revoked: Any) -> None:
+        self._forget(place.partition for place in revoked)
         tell_partitions("revoked", {place.partition for place in revoked})
 
     def on_partitions_lost(self, lost: Any) -> None:
+        self._forget(place.partition for place in lost)
         tell_partitions("lost", {place.partition for place in lost})
 
 

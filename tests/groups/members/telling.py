@@ -1,7 +1,8 @@
 """Owns how a member of a group tells the tests its story: one JSON object a line on standard output.
 
 Used by the members beside it, each a process of its own. Every line has the moment it was told, on the machine's
-monotonic clock, which all processes share. A member leaves its group when its standard input ends.
+monotonic clock, which all processes share. A member leaves its group when its standard input ends. It commits what
+it has read after each poll, and again if it was refused, for as long as the partition is its own.
 """
 
 import json
