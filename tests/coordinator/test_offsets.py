@@ -244,6 +244,12 @@ def test_an_old_client_may_say_how_long_its_offsets_are_kept(forgetful: Shell) -
     assert committed(forgetful) == -1
 
 
+def test_offsets_may_be_kept_for_as_long_as_a_number_can_say(forgetful: Shell) -> None:
+    commit(forgetful, 1, 4, retention_ms=2**63 - 1)
+    forgetful.wait(1000 * MINUTE)
+    assert committed(forgetful) == 1
+
+
 def test_very_many_offsets_expire_in_batches(forgetful: Shell) -> None:
     forgetful.change_topics(orders=400)
     for number in range(8):

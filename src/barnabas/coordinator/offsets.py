@@ -29,6 +29,9 @@ NO_TIMESTAMP = -1
 
 Topics = Mapping[str, TopicFacts]
 
+LATEST = 2**63 - 1
+"""The last moment that a record can name: who wants more than that wants for ever."""
+
 
 class CommittedOffsets:
     """Mutable: the offsets of all groups of one coordinator, by group, topic and partition."""
@@ -74,7 +77,7 @@ class CommittedOffsets:
         results = []
         group_id = request.group_id
         kept = request.retention_time_ms
-        expires = NO_TIMESTAMP if kept < 0 else now + kept
+        expires = NO_TIMESTAMP if kept < 0 else min(now + kept, LATEST)
         # Hot: every consumer comes here every few seconds, and those that commit each batch all the time.
         for topic in request.topics:
             name = topic.name
