@@ -389,6 +389,38 @@ def handed_down(given: Mapping[str, str]) -> TopicConfig:
     return TopicConfig(**values)
 
 
+KAFKAS_OWN = frozenset(
+    {
+        "alter.config.policy.class.name",
+        "background.threads",
+        "broker.rack",
+        "control.plane.listener.name",
+        "controlled.shutdown.enable",
+        "controller.listener.names",
+        "controller.quorum.bootstrap.servers",
+        "controller.quorum.voters",
+        "early.start.listeners",
+        "inter.broker.listener.name",
+        "listener.security.protocol.map",
+        "log.cleaner.threads",
+        "metadata.log.dir",
+        "num.io.threads",
+        "num.network.threads",
+        "num.recovery.threads.per.data.dir",
+        "num.replica.fetchers",
+        "process.roles",
+        "queued.max.requests",
+        "share.coordinator.state.topic.min.isr",
+        "share.coordinator.state.topic.replication.factor",
+        "transaction.state.log.min.isr",
+        "transaction.state.log.replication.factor",
+        "zookeeper.connect",
+        "zookeeper.connection.timeout.ms",
+    }
+)
+"""Settings of Kafka's sample files that mean nothing here: one thread serves, and no quorum is kept."""
+
+
 def _with_aliases(given: Mapping[str, str]) -> dict[str, str]:
     """Kafka's other spellings: log.dir for log.dirs, node.id for broker.id."""
     settled = dict(given)
@@ -397,16 +429,3 @@ def _with_aliases(given: Mapping[str, str]) -> dict[str, str]:
             settled.setdefault(name, settled.pop(alias))
             settled.pop(alias, None)
     return settled
-
-
-def read_properties(text: str) -> dict[str, str]:
-    """A server.properties file: `name=value` lines, comments with # or !, a backslash continues a line."""
-    joined = text.replace("\\\r\n", "").replace("\\\n", "")
-    found: dict[str, str] = {}
-    for line in joined.splitlines():
-        line = line.strip()
-        if not line or line[0] in "#!":
-            continue
-        name, _, value = line.partition("=")
-        found[name.strip()] = value.strip()
-    return found

@@ -76,7 +76,9 @@ class Setting:
         least = self.least if self.least is not None else -(2**63)
         most = self.most if self.most is not None else (INT_MAX if self.kind is Kind.INT else LONG_MAX)
         if not least <= number <= most:
-            bounds = f"at least {least:g}" if self.most is None else f"between {least:g} and {most:g}"
+            bounds = (
+                f"at least {least}" if number < least and self.most is None else f"between {least} and {most}"
+            )
             raise self._refuse(text, bounds)
         return number
 

@@ -116,3 +116,15 @@ def test_the_short_cut_and_typer_agree(tmp_path: Path) -> None:
         [COMMAND, "up", "--log-format", "xml"], capture_output=True, text=True, timeout=30, check=False
     )
     assert ended.returncode == 2
+
+
+def test_a_closed_stdout_gets_no_traceback(environment: dict[str, str]) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f'"{COMMAND}" topic list >&-'],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=60,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr

@@ -180,3 +180,14 @@ def test_a_reader_that_goes_away_is_no_drama(environment: dict[str, str], barnab
         process.stdout.close()
         assert process.wait(20) == 141
         assert process.stderr.read() == b""
+
+
+def test_how_large_a_record_may_be_is_for_the_topic_to_say(barnabas: Run, topic: str) -> None:
+    large = "x" * 3_000_000
+    assert barnabas("topic", "create", topic).code == 0
+    refused = barnabas("produce", topic, stdin=large)
+    assert refused.code == 1
+    assert "max.message.bytes" in refused.err
+    assert barnabas("config", "set", "--topic", topic, "max.message.bytes=10000000").code == 0
+    assert barnabas("produce", topic, stdin=large).code == 0
+    assert barnabas("consume", topic, "--from-beginning", "--max", "1").out.strip() == large

@@ -24,7 +24,8 @@ def parse_listener(text: str, setting: str = "listeners") -> Listener:
     """`PLAINTEXT://HOST:PORT`, `HOST:PORT` or `:PORT` (all addresses)."""
     form = _FORM.fullmatch(text.strip())
     if form is None:
-        raise ConfigError(f"{setting} cannot be {text!r}: it must be like PLAINTEXT://127.0.0.1:9092.")
+        example = "127.0.0.1:9100" if setting == "metrics.listen" else "PLAINTEXT://127.0.0.1:9092"
+        raise ConfigError(f"{setting} cannot be {text!r}: it must be like {example}.")
     protocol = (form[1] or "PLAINTEXT").upper()
     port = int(form[3])
     if protocol != "PLAINTEXT":

@@ -142,7 +142,7 @@ def _listen(listener: Listener, config: BrokerConfig) -> socket.socket:
         if error.errno == errno.EADDRINUSE:
             raise BarnabasError(
                 f"Port {listener.port} on {listener.host or 'this machine'} is taken: stop the program that has it, "
-                "or choose another address with --listen HOST:PORT."
+                "or choose another address (--listen HOST:PORT, or the setting listeners)."
             ) from None
         raise BarnabasError(
             f"Cannot listen on {listener.host}:{listener.port}: {error.strerror or error}."

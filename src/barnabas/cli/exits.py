@@ -27,7 +27,7 @@ def ends_well(command: Callable[P, T]) -> Callable[P, T]:
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
             result = command(*args, **kwargs)
-            sys.stdout.flush()  # a pipe that is closed already must be noticed here, not at exit
+            _flush()  # a pipe that is closed already must be noticed here, not at exit
         except BarnabasError as error:
             fail(str(error))
         except KeyboardInterrupt:
@@ -50,9 +50,15 @@ def ends_well(command: Callable[P, T]) -> Callable[P, T]:
 
 def fail(sentence: str) -> NoReturn:
     """Say what is wrong and end."""
-    sys.stdout.flush()
+    _flush()
     sys.stderr.write(f"barnabas: {sentence}\n")
     sys.exit(FAILED)
+
+
+def _flush() -> None:
+    # There is no stdout at all where the shell has closed it (>&-).
+    if sys.stdout is not None:
+        sys.stdout.flush()
 
 
 def _leave_quietly() -> NoReturn:

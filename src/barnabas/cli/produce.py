@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 _CHUNK = 1 << 18
 _LONGEST_LINE = 64 << 20
 
+LARGEST = 100 << 20
+"""As much as a broker reads at once: how large a record may be is for its topic to say (max.message.bytes)."""
+
 
 @ends_well
 def produce(
@@ -83,6 +86,7 @@ def produce(
         batch_size=batch_size,
         delivery_timeout_ms=timeout_ms,
         max_block_ms=min(timeout_ms, 5_000),
+        max_request_size=LARGEST,
     ) as producer:
         line = Line(producer, topic, read, key, headers, partition)
         for path in files or [Path("-")]:

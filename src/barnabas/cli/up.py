@@ -6,7 +6,7 @@ The imports that cost time are inside the functions: a broker is to be up in a b
 import logging
 from collections.abc import Sequence
 
-from barnabas.config import broker_config, broker_settings, read_properties
+from barnabas.config import KAFKAS_OWN, broker_config, broker_settings
 from barnabas.errors import BarnabasError
 
 log = logging.getLogger("barnabas.broker")
@@ -28,6 +28,8 @@ def up(
 
 def broker(config: str, settings: Sequence[str] = (), metrics: str = "", log_format: str = "text") -> None:
     """Start one broker from a server.properties file as Kafka has them."""
+    from barnabas.properties import read_properties
+
     try:
         with open(config, encoding="utf-8") as file:
             given = read_properties(file.read())
@@ -48,7 +50,10 @@ def _run(given: dict[str, str], log_format: str) -> None:
     log_to_stderr(log_format)
     config, unknown = broker_config(given)
     for name in unknown:
-        log.warning("there is no setting %s: it is left out%s", name, _nearest(name))
+        if name in KAFKAS_OWN:
+            log.info("%s is not used here", name)
+        else:
+            log.warning("there is no setting %s: it is left out%s", name, _nearest(name))
     run(config, lambda running: print(f"ready on {running.address}", flush=True))  # noqa: T201
 
 

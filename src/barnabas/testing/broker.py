@@ -10,6 +10,7 @@ import asyncio
 import shutil
 import tempfile
 import threading
+import uuid
 from pathlib import Path
 from types import TracebackType
 
@@ -27,8 +28,10 @@ class Broker:
     def __init__(
         self, settings: dict[str, str] | None = None, *, data: Path | str | None = None, port: int = 0
     ) -> None:
-        self._folder = None if data is not None else tempfile.mkdtemp(prefix="barnabas-")
-        self.data = Path(data if data is not None else str(self._folder))
+        self._is_temporary = data is None
+        self.data = (
+            Path(data) if data is not None else Path(tempfile.gettempdir()) / f"barnabas-{uuid.uuid4().hex}"
+        )
         given = {
             "listeners": f"PLAINTEXT://127.0.0.1:{port}",
             "log.dirs": str(self.data),
@@ -46,6 +49,8 @@ class Broker:
         self._thread = threading.Thread(target=self._run, name="barnabas-broker", daemon=True)
 
     def start(self) -> "Broker":
+        if self._is_temporary:
+            self.data.mkdir(mode=0o700)
         self._thread.start()
         self._started.wait()
         if self._error is not None:
@@ -55,7 +60,10 @@ class Broker:
         return self
 
     def stop(self) -> None:
-        """A clean stop; the temporary folder goes with it."""
+        """A clean stop; the temporary folder goes with it. A broker that does not run is stopped already."""
+        if not self._thread.is_alive():
+            self._clear()
+            return
         if self._loop is not None and self._stopping is not None:
             self._loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join()
@@ -93,5 +101,5 @@ class Broker:
         await broker.stop()
 
     def _clear(self) -> None:
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        if self._is_temporary:
+            shutil.rmtree(self.data, ignore_errors=True)

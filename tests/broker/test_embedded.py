@@ -1,0 +1,60 @@
+"""`barnabas.testing.Broker`: leaves nothing behind, however it is used."""
+
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from barnabas.errors import BarnabasError
+from barnabas.testing import Broker
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_a_broker_that_ran_leaves_no_folder(temporary: Path) -> None:
+    with Broker() as broker:
+        assert list(temporary.iterdir()) == [broker.data]
+        assert broker.data.stat().st_mode & 0o777 == 0o700
+    assert not list(temporary.iterdir())
+
+
+def test_a_broker_that_cannot_be_made_or_was_never_started_leaves_no_folder(temporary: Path) -> None:
+    for wrong in ({"no.such": "1"}, {"num.partitions": "x"}):
+        with pytest.raises(BarnabasError):
+            Broker(wrong)
+    Broker()
+    with Broker() as running:
+        port = int(running.bootstrap.rpartition(":")[2])
+        with pytest.raises(BarnabasError, match="taken"):
+            Broker(port=port).start()
+    assert not list(temporary.iterdir())
+
+
+def test_stopping_twice_or_too_early_does_no_harm(temporary: Path) -> None:
+    never = Broker()
+    never.stop()
+    broker = Broker().start()
+    broker.stop()
+    broker.stop()
+    assert not list(temporary.iterdir())
+
+
+def test_the_fixture_of_the_plugin_is_a_running_broker(barnabas_broker: Broker) -> None:
+    assert barnabas_broker.bootstrap.startswith("127.0.0.1:")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("num.partitions", "99999999999999", "between 1 and 2147483647"),
+        ("num.partitions", "0", "at least 1"),
+        ("metrics.listen", "nonsense", "like 127.0.0.1:9100"),
+    ],
+)
+def test_a_bad_value_is_refused_with_what_would_do(name: str, value: str, sentence: str) -> None:
+    with pytest.raises(BarnabasError, match=sentence):
+        Broker({name: value}).start()
