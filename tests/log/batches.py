@@ -5,6 +5,7 @@ from itertools import pairwise
 from barnabas.config import TopicConfig
 from barnabas.log.log import Log
 from barnabas.log.producers import ProducerStates
+from barnabas.testing.disk import SimulatedDisk
 from barnabas.types import LeaderEpoch, Millis, Offset
 from barnabas.wire.batch import BatchHeader, Record, crc_of, decode_batch, encode_batch, headers, read_header
 from barnabas.wire.compression import Compression
@@ -12,6 +13,20 @@ from barnabas.wire.compression import Compression
 NOW = Millis(1_700_000_000_000)
 SMALL = TopicConfig(segment_bytes=700, index_interval_bytes=150, max_message_bytes=600)
 """Segments of a few batches with several entries in each index."""
+
+FOLDER = "data/topic-0"
+
+
+def open_log(config: TopicConfig = SMALL, disk: SimulatedDisk | None = None, **more: int) -> Log:
+    return Log.open(disk or SimulatedDisk(), FOLDER, config, now=NOW, **more)  # type: ignore[arg-type]
+
+
+def filled_log(count: int = 60, config: TopicConfig = SMALL) -> Log:
+    """A log of several segments: one record a batch, each a millisecond later than the one before."""
+    log = open_log(config)
+    for number in range(count):
+        append(log, b"%d" % number * 20, timestamp=NOW + number)
+    return log
 
 
 def batch(

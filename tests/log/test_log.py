@@ -14,34 +14,24 @@ from barnabas.testing.disk import SimulatedDisk
 from barnabas.types import LeaderEpoch, Millis, Offset
 from barnabas.wire.batch import Record, decode_batch, encode_batch, headers, read_header
 from tests.log.batches import (
+    FOLDER,
     NOW,
     SMALL,
     append,
     batch,
     check_files,
     check_producers,
+    filled_log,
+    open_log,
     stored_batches,
     values_of,
 )
 
-FOLDER = "data/topic-0"
 EPOCH = LeaderEpoch(3)
 
 
-def _open(config: TopicConfig = SMALL, disk: SimulatedDisk | None = None, **more: int) -> Log:
-    return Log.open(disk or SimulatedDisk(), FOLDER, config, now=NOW, **more)  # type: ignore[arg-type]
-
-
-def _filled(count: int = 60, config: TopicConfig = SMALL) -> Log:
-    """A log of several segments: one record a batch, each a millisecond later than the one before."""
-    log = _open(config)
-    for number in range(count):
-        append(log, b"%d" % number * 20, timestamp=NOW + number)
-    return log
-
-
 def test_offsets_are_dense_and_written_into_the_batches() -> None:
-    log = _open()
+    log = open_log()
     assert log.append(batch(b"a", b"b"), epoch=EPOCH, now=NOW) == (0, 1, -1, False)
     assert log.append(batch(b"c"), epoch=EPOCH, now=NOW) == (2, 2, -1, False)
     assert [(h.base_offset, h.leader_epoch) for h in map(read_header, stored_batches(log))] == [
@@ -53,7 +43,7 @@ def test_offsets_are_dense_and_written_into_the_batches() -> None:
 
 
 def test_a_refused_batch_leaves_no_trace() -> None:
-    log = _open()
+    log = open_log()
     append(log, b"good")
     files = {name: log._disk.open(f"{FOLDER}/{name}").size for name in log._disk.list(FOLDER)}
     broken = batch(b"bad", pid=4)
@@ -66,7 +56,7 @@ def test_a_refused_batch_leaves_no_trace() -> None:
 
 
 def test_a_retried_batch_is_stored_once_and_answered_with_its_first_offset() -> None:
-    log = _open()
+    log = open_log()
     append(log, b"somebody else")
     first = log.append(batch(b"a", b"b", pid=9), epoch=EPOCH, now=NOW)
     log.append(batch(b"c", pid=9, sequence=2), epoch=EPOCH, now=NOW)
@@ -80,13 +70,13 @@ def test_a_retried_batch_is_stored_once_and_answered_with_its_first_offset() -> 
 
 
 def test_log_append_time_is_the_brokers() -> None:
-    log = _open(TopicConfig(message_timestamp_type="LogAppendTime"))
+    log = open_log(TopicConfig(message_timestamp_type="LogAppendTime"))
     assert log.append(batch(b"a", timestamp=5), epoch=EPOCH, now=NOW).append_time == NOW
     assert log.max_timestamp() == (NOW, 0)
 
 
 def test_a_new_leader_epoch_begins_where_it_first_writes() -> None:
-    log = _open()
+    log = open_log()
     append(log, b"a", epoch=1)
     append(log, b"b", epoch=1)
     append(log, b"c", epoch=4)
@@ -94,7 +84,7 @@ def test_a_new_leader_epoch_begins_where_it_first_writes() -> None:
 
 
 def test_a_replica_is_byte_for_byte_the_same() -> None:
-    leader, follower = _filled(), _open()
+    leader, follower = filled_log(), open_log()
     while (part := leader.read(follower.end, 900, leader.end)) is not None:
         follower.append_replicated(memoryview(bytearray(part.read())), now=NOW)
     assert stored_batches(follower) == stored_batches(leader)
@@ -104,7 +94,7 @@ def test_a_replica_is_byte_for_byte_the_same() -> None:
 
 @pytest.mark.parametrize("harm", ["crc", "gap back"])
 def test_a_replica_refuses_what_does_not_follow(harm: str) -> None:
-    log = _open()
+    log = open_log()
     append(log, b"here")
     data = bytearray(encode_batch([Record(1, NOW, None, b"x")], base_offset=1 if harm == "crc" else 0))
     if harm == "crc":
@@ -116,7 +106,7 @@ def test_a_replica_refuses_what_does_not_follow(harm: str) -> None:
 
 @pytest.mark.parametrize("offset", [9, 61, -1])
 def test_outside_the_log_there_is_nothing_to_read(offset: int) -> None:
-    log = _filled()
+    log = filled_log()
     log.advance_start(Offset(10))
     with pytest.raises(Refused) as refused:
         log.read(Offset(offset), 1000, log.end)
@@ -125,7 +115,7 @@ def test_outside_the_log_there_is_nothing_to_read(offset: int) -> None:
 
 
 def test_nothing_at_or_above_the_watermark_is_ever_read() -> None:
-    log = _filled()
+    log = filled_log()
     for below in range(log.end + 1):
         for offset in range(log.end + 1):
             part = log.read(Offset(offset), 5000, Offset(below))
@@ -139,7 +129,7 @@ def test_nothing_at_or_above_the_watermark_is_ever_read() -> None:
 
 
 def test_the_first_batch_comes_whole_however_little_was_asked_for() -> None:
-    log = _filled()
+    log = filled_log()
     for offset in range(log.end):
         part = log.read(Offset(offset), 1, log.end)
         assert part is not None
@@ -148,7 +138,7 @@ def test_the_first_batch_comes_whole_however_little_was_asked_for() -> None:
 
 
 def test_a_read_begins_with_the_batch_that_has_the_offset() -> None:
-    log = _open()
+    log = open_log()
     append(log, b"a", b"b", b"c")
     append(log, b"d")
     part = log.read(Offset(2), 10_000, log.end)
@@ -158,7 +148,7 @@ def test_a_read_begins_with_the_batch_that_has_the_offset() -> None:
 
 def test_the_first_record_not_older_than_a_time_is_found() -> None:
     random = Random(7)
-    log = _open()
+    log = open_log()
     stamps: list[int] = []
     while len(stamps) < 200:
         first = NOW + len(stamps) + random.randint(-40, 40)
@@ -175,18 +165,18 @@ def test_the_first_record_not_older_than_a_time_is_found() -> None:
 
 
 def test_the_largest_time_is_sought_from_the_start_of_the_log_on() -> None:
-    log = _open(TopicConfig())
+    log = open_log(TopicConfig())
     for offset, timestamp in enumerate([5, 9, 7, 8]):
         append(log, b"x", timestamp=timestamp)
         assert log.end == offset + 1
     log.advance_start(Offset(2))
     assert log.max_timestamp() == (8, 3)
-    assert _open().max_timestamp() is None
+    assert open_log().max_timestamp() is None
 
 
 def test_a_flush_makes_everything_before_it_last() -> None:
     disk = SimulatedDisk()
-    log = _open(disk=disk)
+    log = open_log(disk=disk)
     disk.sync_dir("data")
     disk.sync_dir("")
     for number in range(30):
@@ -197,14 +187,14 @@ def test_a_flush_makes_everything_before_it_last() -> None:
     flush.run()
     log.finish_flush(flush)
     assert (log.recovery_point, log.unflushed) == (30, 1)
-    rescued = _open(disk=disk.crash(), recovery_point=30)
+    rescued = open_log(disk=disk.crash(), recovery_point=30)
     assert rescued.end == 30
     assert rescued.epochs.entries == [(0, 0), (1, 10), (2, 20)]
     check_files(rescued)
 
 
 def test_a_flush_of_what_was_truncated_meanwhile_says_nothing() -> None:
-    log = _filled()
+    log = filled_log()
     flush = log.begin_flush()
     assert flush is not None
     log.truncate_to(Offset(40))
@@ -216,7 +206,7 @@ def test_a_flush_of_what_was_truncated_meanwhile_says_nothing() -> None:
 
 
 def test_what_is_flushed_is_not_flushed_again() -> None:
-    log = _filled()
+    log = filled_log()
     flush = log.begin_flush()
     assert flush is not None
     flush.run()
@@ -226,7 +216,7 @@ def test_what_is_flushed_is_not_flushed_again() -> None:
 
 def test_a_full_disk_refuses_writes_and_nothing_else() -> None:
     disk = SimulatedDisk()
-    log = _open(disk=disk)
+    log = open_log(disk=disk)
     for number in range(20):
         append(log, b"%d" % number * 20)
     before = stored_batches(log)
@@ -245,13 +235,13 @@ def test_a_full_disk_refuses_writes_and_nothing_else() -> None:
 
 def test_after_any_single_failure_of_the_disk_the_next_append_works() -> None:
     whole = SimulatedDisk()
-    log = _open(disk=whole)
+    log = open_log(disk=whole)
     begun = whole.operations
     for sequence in range(25):
         log.append(batch(b"x" * 60, pid=1, sequence=sequence), epoch=EPOCH, now=NOW)
     for operation in range(begun + 1, whole.operations + 1):
         disk = SimulatedDisk()
-        log = _open(disk=disk)
+        log = open_log(disk=disk)
         disk.fail_at = operation
         refusals = 0
         for sequence in range(25):
@@ -264,12 +254,12 @@ def test_after_any_single_failure_of_the_disk_the_next_append_works() -> None:
         assert (log.end, refusals) == (25, 1)
         check_files(log)
         check_producers(log)
-        check_files(_open(disk=disk))
+        check_files(open_log(disk=disk))
 
 
 def test_a_deleted_log_leaves_nothing() -> None:
     disk = SimulatedDisk()
-    log = _open(disk=disk)
+    log = open_log(disk=disk)
     append(log, b"x")
     log.delete()
     assert disk.list("data") == []
@@ -318,7 +308,7 @@ def test_a_log_is_a_list_with_a_first_index(deeds: list[tuple[str, int, int]]) -
     """The model: a list of (offset of its batch's end, value), of which the log has those from `start` on."""
     config = TopicConfig(segment_bytes=800, index_interval_bytes=120, retention_ms=100)
     disk = SimulatedDisk()
-    log = _open(config, disk)
+    log = open_log(config, disk)
     now = int(NOW)
     model: list[tuple[int, bytes]] = []
     first = start = 0

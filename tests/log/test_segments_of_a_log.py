@@ -9,48 +9,38 @@ from barnabas.testing.disk import SimulatedDisk
 from barnabas.types import LeaderEpoch, Millis, Offset
 from barnabas.wire.batch import Record, encode_batch
 from tests.log.batches import (
+    FOLDER,
     NOW,
     SMALL,
     append,
     batch,
     check_files,
     check_producers,
+    filled_log,
+    open_log,
     stored_batches,
     values_of,
 )
 
-FOLDER = "data/topic-0"
 EPOCH = LeaderEpoch(3)
 
 
-def _open(config: TopicConfig = SMALL, disk: SimulatedDisk | None = None, **more: int) -> Log:
-    return Log.open(disk or SimulatedDisk(), FOLDER, config, now=NOW, **more)  # type: ignore[arg-type]
-
-
-def _filled(count: int = 60, config: TopicConfig = SMALL) -> Log:
-    """A log of several segments: one record a batch, each a millisecond later than the one before."""
-    log = _open(config)
-    for number in range(count):
-        append(log, b"%d" % number * 20, timestamp=NOW + number)
-    return log
-
-
 def test_a_segment_rolls_by_size() -> None:
-    log = _filled()
+    log = filled_log()
     assert len(log.segments) > 5
     assert all(segment.size <= SMALL.segment_bytes for segment in log.segments)
     check_files(log)
 
 
 def test_a_segment_rolls_by_the_age_of_its_records() -> None:
-    log = _open(TopicConfig(segment_ms=1000))
+    log = open_log(TopicConfig(segment_ms=1000))
     for timestamp in (NOW, NOW + 1000, NOW + 1001):
         append(log, b"x", timestamp=timestamp)
     assert [segment.base for segment in log.segments] == [0, 2]
 
 
 def test_a_segment_rolls_when_nobody_writes() -> None:
-    log = _open(TopicConfig(segment_ms=1000))
+    log = open_log(TopicConfig(segment_ms=1000))
     assert not log.roll_if_due(Millis(NOW + 5000))
     append(log, b"x")
     assert not log.roll_if_due(Millis(NOW + 1000))
@@ -61,7 +51,7 @@ def test_a_segment_rolls_when_nobody_writes() -> None:
 def test_a_compacted_log_rolls_in_time_for_max_compaction_lag() -> None:
     """The active segment is never compacted: without this a quiet topic would keep old values for segment.ms."""
     policy = frozenset({"compact"})
-    log = _open(TopicConfig(segment_ms=100_000, max_compaction_lag_ms=1000))
+    log = open_log(TopicConfig(segment_ms=100_000, max_compaction_lag_ms=1000))
     append(log, b"x")
     assert not log.roll_if_due(Millis(NOW + 1001))
     log.config = TopicConfig(cleanup_policy=policy, segment_ms=100_000, max_compaction_lag_ms=1000)
@@ -81,13 +71,13 @@ def test_jitter_lets_logs_roll_apart_but_never_late() -> None:
 
 
 def test_a_segment_rolls_when_an_index_is_full() -> None:
-    log = _filled(200, TopicConfig(segment_index_bytes=60, index_interval_bytes=100))
+    log = filled_log(200, TopicConfig(segment_index_bytes=60, index_interval_bytes=100))
     assert len(log.segments) > 5
     assert all(len(segment.offsets) * 8 <= 60 and len(segment.times) * 12 <= 60 for segment in log.segments)
 
 
 def test_a_segment_rolls_before_relative_offsets_overflow() -> None:
-    log = _open()
+    log = open_log()
     append(log, b"x")
     far = encode_batch([Record(2**31, NOW, None, b"far")], base_offset=2**31, leader_epoch=0)
     log.append_replicated(memoryview(far), now=NOW)
@@ -97,7 +87,7 @@ def test_a_segment_rolls_before_relative_offsets_overflow() -> None:
 
 
 def test_old_segments_go_by_time_but_never_above_the_watermark() -> None:
-    log = _filled(config=TopicConfig(segment_bytes=700, retention_ms=1000))
+    log = filled_log(config=TopicConfig(segment_bytes=700, retention_ms=1000))
     assert log.retain(Millis(NOW + 900), log.end) == []
     watermark = Offset(log.segments[3].base + 1)
     gone = log.retain(Millis(NOW + 5000), watermark)
@@ -111,27 +101,27 @@ def test_old_segments_go_by_time_but_never_above_the_watermark() -> None:
 def test_when_all_has_expired_the_log_is_empty_but_goes_on_at_its_offset() -> None:
     disk = SimulatedDisk()
     config = TopicConfig(segment_bytes=700, retention_ms=1000)
-    log = _open(config, disk)
+    log = open_log(config, disk)
     for number in range(20):
         append(log, b"x" * 30, timestamp=NOW + number)
     log.retain(Millis(NOW + 9000), log.end)
     assert (log.start, log.end, log.size) == (20, 20, 0)
     log.close()
-    log = _open(config, disk)
+    log = open_log(config, disk)
     assert (log.start, log.end) == (20, 20)
     assert append(log, b"next") == 20
     assert disk.list(FOLDER) == sorted(disk.list(FOLDER))
 
 
 def test_old_segments_go_by_size() -> None:
-    log = _filled(config=TopicConfig(segment_bytes=700, retention_bytes=1500))
+    log = filled_log(config=TopicConfig(segment_bytes=700, retention_bytes=1500))
     log.retain(NOW, log.end)
     assert 1500 <= log.size < 1500 + 700
     assert log.start == log.segments[0].base > 0
 
 
 def test_a_compacted_topic_keeps_old_segments_unless_told_otherwise() -> None:
-    log = _filled(config=TopicConfig(segment_bytes=700, retention_ms=1000))
+    log = filled_log(config=TopicConfig(segment_bytes=700, retention_ms=1000))
     log.config = TopicConfig(retention_ms=1000, retention_bytes=0, cleanup_policy=frozenset({"compact"}))
     assert log.retain(Millis(NOW + 10**9), log.end) == []
     log.config = TopicConfig(retention_ms=1000, cleanup_policy=frozenset({"compact", "delete"}))
@@ -139,7 +129,7 @@ def test_a_compacted_topic_keeps_old_segments_unless_told_otherwise() -> None:
 
 
 def test_deleted_records_are_not_served_and_their_segments_go() -> None:
-    log = _filled()
+    log = filled_log()
     middle = Offset(log.segments[2].base + 1)
     log.advance_start(middle)
     assert log.retain(NOW, log.end)[-1].end <= middle
@@ -151,7 +141,7 @@ def test_deleted_records_are_not_served_and_their_segments_go() -> None:
 
 
 def test_a_slice_outlives_the_segment_it_is_of() -> None:
-    log = _filled()
+    log = filled_log()
     part = log.read(Offset(0), 10_000, log.end)
     assert part is not None
     before = part.read()
@@ -162,7 +152,7 @@ def test_a_slice_outlives_the_segment_it_is_of() -> None:
 
 @pytest.mark.parametrize("target", [59, 58, 31, 30, 1])
 def test_a_truncated_log_ends_before_the_batch_and_goes_on_there(target: int) -> None:
-    log = _filled()
+    log = filled_log()
     kept = stored_batches(log)[:target]
     log.truncate_to(Offset(target))
     assert log.end == target
@@ -174,7 +164,7 @@ def test_a_truncated_log_ends_before_the_batch_and_goes_on_there(target: int) ->
 
 
 def test_truncation_takes_whole_batches() -> None:
-    log = _open()
+    log = open_log()
     append(log, b"a", b"b")
     append(log, b"c", b"d")
     log.truncate_to(Offset(3))
@@ -182,7 +172,7 @@ def test_truncation_takes_whole_batches() -> None:
 
 
 def test_truncation_takes_back_what_producers_did() -> None:
-    log = _open()
+    log = open_log()
     for sequence in range(20):
         log.append(batch(b"x" * 40, pid=5, sequence=sequence), epoch=EPOCH, now=NOW)
     log.truncate_to(Offset(11))
@@ -192,7 +182,7 @@ def test_truncation_takes_back_what_producers_did() -> None:
 
 def test_starting_over_leaves_an_empty_log_at_the_offset() -> None:
     disk = SimulatedDisk()
-    log = _open(disk=disk)
+    log = open_log(disk=disk)
     for number in range(30):
         log.append(batch(b"x" * 40, pid=1, sequence=number), epoch=EPOCH, now=NOW)
     for offset in (500, 500, 0):
@@ -200,4 +190,4 @@ def test_starting_over_leaves_an_empty_log_at_the_offset() -> None:
         assert (log.start, log.end, log.size, len(log.producers)) == (offset, offset, 0, 0)
         assert append(log, b"again") == offset
         check_files(log)
-    assert _open(disk=disk).end == 1
+    assert open_log(disk=disk).end == 1

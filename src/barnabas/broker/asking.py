@@ -1,6 +1,7 @@
 """How handlers ask a group's coordinator: who asks, where to ask, and what to answer where there is nobody to ask."""
 
 import asyncio
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from barnabas.broker.connection import Connection
@@ -41,6 +42,13 @@ def ask(
 async def later(outcome: Any) -> Any:
     """The answer, whether it is there already or has to be waited for."""
     return await outcome if isinstance(outcome, asyncio.Future) else outcome
+
+
+async def ask_each(
+    broker: "Broker", parts: Iterable[tuple[str, Any]], header: RequestHeader, peer: Connection
+) -> list[Any]:
+    """The answers of several groups' coordinators, each to its own part of a request."""
+    return [await later(ask(broker, group_id, part, header, peer, alone=True)) for group_id, part in parts]
 
 
 def say_no(request: Any, version: int, refused: Refused) -> Any:

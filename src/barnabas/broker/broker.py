@@ -6,6 +6,7 @@ threads do only what blocks (fsync, compaction, the metadata store).
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable
 
 from barnabas.broker.flusher import Flusher
@@ -152,7 +153,5 @@ class Broker:
 def replace_wildcard(listener: Listener) -> Listener:
     """An address clients can use: nobody can connect to 'all addresses'."""
     if listener.host in ("", "0.0.0.0", "::"):
-        import socket
-
         return listener._replace(host=socket.gethostname())
     return listener

@@ -48,8 +48,11 @@ class Partition:
 
     def read(self, offset: Offset, max_bytes: int, *, committed: bool) -> FileSlice | None:
         """Records from `offset` on, below the high watermark (committed: below the last stable offset)."""
-        below = self.last_stable if committed else self.high_watermark
-        return self.log.read(offset, max_bytes, below)
+        return self.log.read(offset, max_bytes, self.visible_below(committed=committed))
+
+    def visible_below(self, *, committed: bool) -> Offset:
+        """Where a reader's view of the log ends."""
+        return self.last_stable if committed else self.high_watermark
 
     def check_epoch(self, known: int) -> None:
         """Refuse a client whose idea of the leader epoch is not ours."""

@@ -3,7 +3,7 @@
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from barnabas.broker.asking import ask, context, later, say_no
+from barnabas.broker.asking import ask_each, context, say_no
 from barnabas.broker.connection import Connection
 from barnabas.broker.router import handles
 from barnabas.wire.apis import ApiKey
@@ -30,8 +30,6 @@ def heartbeat(
 async def describe(
     broker: "Broker", request: ConsumerGroupDescribeRequest, peer: Connection, header: RequestHeader
 ) -> ConsumerGroupDescribeResponse:
-    rows = []
-    for group_id in request.group_ids:
-        part = ConsumerGroupDescribeRequest([group_id])
-        rows += (await later(ask(broker, group_id, part, header, peer, alone=True))).groups
-    return ConsumerGroupDescribeResponse(groups=rows)
+    parts = [(group_id, ConsumerGroupDescribeRequest([group_id])) for group_id in request.group_ids]
+    answers = await ask_each(broker, parts, header, peer)
+    return ConsumerGroupDescribeResponse(groups=[row for answer in answers for row in answer.groups])

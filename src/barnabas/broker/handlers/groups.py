@@ -5,7 +5,7 @@ groups: DescribeGroups v0-5, ListGroups v0-5, DeleteGroups v0-2. The coordinator
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from barnabas.broker.asking import ask, context, later, say_no
+from barnabas.broker.asking import ask, ask_each, context, later, say_no
 from barnabas.broker.connection import Connection
 from barnabas.broker.router import handles
 from barnabas.errors import Code, Refused
@@ -71,11 +71,9 @@ async def leave_group(
 async def describe_groups(
     broker: "Broker", request: DescribeGroupsRequest, peer: Connection, header: RequestHeader
 ) -> DescribeGroupsResponse:
-    rows = []
-    for group_id in request.groups:
-        part = DescribeGroupsRequest([group_id])
-        rows += (await later(ask(broker, group_id, part, header, peer, alone=True))).groups
-    return DescribeGroupsResponse(groups=rows)
+    parts = [(group_id, DescribeGroupsRequest([group_id])) for group_id in request.groups]
+    answers = await ask_each(broker, parts, header, peer)
+    return DescribeGroupsResponse(groups=[row for answer in answers for row in answer.groups])
 
 
 @handles(ApiKey.LIST_GROUPS, with_header=True)
@@ -92,8 +90,6 @@ async def list_groups(
 async def delete_groups(
     broker: "Broker", request: DeleteGroupsRequest, peer: Connection, header: RequestHeader
 ) -> DeleteGroupsResponse:
-    rows = []
-    for group_id in request.groups_names:
-        part = DeleteGroupsRequest([group_id])
-        rows += (await later(ask(broker, group_id, part, header, peer, alone=True))).results
-    return DeleteGroupsResponse(results=rows)
+    parts = [(group_id, DeleteGroupsRequest([group_id])) for group_id in request.groups_names]
+    answers = await ask_each(broker, parts, header, peer)
+    return DeleteGroupsResponse(results=[row for answer in answers for row in answer.results])

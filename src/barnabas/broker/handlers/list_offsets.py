@@ -45,7 +45,7 @@ def list_offsets(broker: "Broker", request: ListOffsetsRequest, peer: Connection
 
 
 def _find(partition: Partition, timestamp: int, committed: bool) -> tuple[Millis, Offset]:
-    below = partition.last_stable if committed else partition.high_watermark
+    below = partition.visible_below(committed=committed)
     nothing = (NO_TIMESTAMP, NO_OFFSET)
     match timestamp:
         case -1:  # latest

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from barnabas.broker.asking import ask, later, say_no
+from barnabas.broker.asking import ask, ask_each, say_no
 from barnabas.broker.connection import Connection
 from barnabas.broker.router import handles
 from barnabas.errors import Code, Refused
@@ -45,10 +45,11 @@ async def fetch_offsets(
 ) -> OffsetFetchResponse:
     several = header.api_version >= SEVERAL_GROUPS_SINCE
     groups = request.groups if several else [OffsetFetchGroup(request.group_id, topics=request.topics)]
-    results = []
-    for group in groups:
-        part = OffsetFetchRequest(groups=[group], require_stable=request.require_stable)
-        results += (await later(ask(broker, group.group_id, part, header, peer, alone=True))).groups
+    parts = [
+        (group.group_id, OffsetFetchRequest(groups=[group], require_stable=request.require_stable))
+        for group in groups
+    ]
+    results = [row for answer in await ask_each(broker, parts, header, peer) for row in answer.groups]
     if several:
         return OffsetFetchResponse(groups=results)
     return _for_one(request, results[0], header.api_version)
