@@ -1,0 +1,178 @@
+"""Owns how a Spark session starts: on local Spark or a given master, quietly, or with one sentence on why not.
+
+Called by pipelines, connectors, the demo and tests; under spark-submit the session that is there already is used.
+Always holds: a missing Java, a wrong master or one that nobody answers at is told within seconds, before Spark
+starts to look for it.
+"""
+
+import functools
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from barnabas.errors import BarnabasError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OLDEST_JAVA = 17
+DEFAULT_MASTER = "local[*]"
+
+_CONNECT_TIMEOUT_S = 5.0
+_JAVA_TIMEOUT_S = 30
+_LOCAL = re.compile(r"local(\[(\*|\d+)(,\s*\d+)?\])?|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]")
+_STANDALONE = re.compile(r"spark://([^:/,]+:\d+(,[^:/,]+:\d+)*)")
+_ELSEWHERE = re.compile(r"yarn|k8s://.+")
+
+
+def start_session(
+    name: str,
+    *,
+    master: str | None = None,
+    jars: Sequence[str | Path] = (),
+    settings: Mapping[str, str] | None = None,
+    log: Path | None = None,
+) -> "SparkSession":
+    """A Spark session; `master` is local[*] where neither we nor spark-submit were told another.
+
+    What Spark itself has to say goes to the file `log`, or nowhere: what a person must know is raised.
+    """
+    under_submit = "PYSPARK_GATEWAY_PORT" in os.environ
+    if not under_submit:
+        master = master or DEFAULT_MASTER
+        _check_master(master)
+        _check_java()
+    sql = _pyspark_sql()
+    builder = sql.SparkSession.builder.appName(name)
+    wanted = _defaults(None if under_submit else master) | dict(settings or {})
+    if jars:
+        wanted["spark.jars"] = ",".join(str(jar) for jar in jars)
+    for key, value in wanted.items():
+        builder = builder.config(key, value)
+    if master is not None:
+        builder = builder.master(master)
+    with _spark_speaks_to(log) as said, warnings.catch_warnings():
+        # PySpark 4.3 warns of pandas 3; what we use of it (Arrow) is tested with it.
+        warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
+        try:
+            return builder.getOrCreate()
+        except Exception as error:
+            raise BarnabasError(
+                f"Spark did not start on {master or 'this master'}: {_reason(error, said)}."
+            ) from error
+
+
+def _defaults(master: str | None) -> dict[str, str]:
+    settings = {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+    }
+    if master is not None and master.startswith("local"):
+        # 200 shuffle partitions (Spark's default) make each small batch of a stream take seconds.
+        settings |= {
+            "spark.ui.enabled": "false",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.sql.shuffle.partitions": str(_cores(master)),
+        }
+        # Else the workers run whatever `python3` the PATH has, without our packages.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    return settings
+
+
+def _cores(master: str) -> int:
+    numbers = [int(number) for number in re.findall(r"\d+", master)]
+    if master.startswith("local-cluster"):
+        return numbers[0] * numbers[1]
+    if not numbers:
+        return 1 if master == "local" else (os.cpu_count() or 1)
+    return numbers[0] if "*" not in master else (os.cpu_count() or 1)
+
+
+def _check_master(master: str) -> None:
+    if _LOCAL.fullmatch(master) or _ELSEWHERE.fullmatch(master):
+        return
+    standalone = _STANDALONE.fullmatch(master)
+    if standalone is None:
+        raise BarnabasError(
+            f"{master!r} is no Spark master: use local[2], local-cluster[2,1,1024], spark://HOST:PORT, yarn or "
+            "k8s://HOST:PORT."
+        )
+    # Spark itself would go on trying for a minute.
+    problem = ""
+    for address in standalone[1].split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host, int(port)), _CONNECT_TIMEOUT_S).close()
+        except OSError as error:
+            problem = error.strerror or str(error)
+        else:
+            return
+    raise BarnabasError(f"No Spark master answers at {master} ({problem}): is it running?")
+
+
+@functools.cache
+def _check_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which(Path(home, "bin", "java")) if home else shutil.which("java")
+    if java is None:
+        where = f"JAVA_HOME={home} has no bin/java" if home else "there is no `java` on the PATH"
+        raise BarnabasError(f"Spark needs Java {OLDEST_JAVA} or newer, and {where}: install a JDK.")
+    try:
+        asked = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, check=False, timeout=_JAVA_TIMEOUT_S
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise BarnabasError(f"Spark needs Java, and {java} does not run: {error}.") from error
+    version = re.search(r'version "(\d+)', asked.stderr)
+    if version is None or int(version[1]) < OLDEST_JAVA:
+        found = f"version {version[1]}" if version else "no Java that tells its version"
+        raise BarnabasError(f"Spark needs Java {OLDEST_JAVA} or newer, and {java} is {found}.")
+
+
+def _pyspark_sql() -> Any:
+    try:
+        from pyspark import sql
+    except ImportError as error:
+        raise BarnabasError("This needs PySpark: pip install 'barnabas[spark]'.") from error
+    return sql
+
+
+@contextmanager
+def _spark_speaks_to(log: Path | None) -> Iterator[Path]:
+    """Spark's process inherits our stderr when it starts, and keeps it: give it a file instead for that moment."""
+    fd, name = (None, str(log)) if log else tempfile.mkstemp(prefix="barnabas-spark-", suffix=".log")
+    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644) if log else fd
+    assert target is not None
+    sys.stderr.flush()
+    ours = os.dup(2)
+    os.dup2(target, 2)
+    try:
+        yield Path(name)
+    finally:
+        sys.stderr.flush()
+        os.dup2(ours, 2)
+        os.close(ours)
+        os.close(target)
+        if log is None:
+            Path(name).unlink(missing_ok=True)
+
+
+def _reason(error: Exception, said: Path) -> str:
+    """The line that says most: the Java exception's, else the last thing that Spark's process said."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if "JAVA_GATEWAY_EXITED" in str(error):
+        lines = [line for line in said.read_text(errors="replace").splitlines() if "rror" in line] or lines
+    caused = [line for line in lines if line.startswith((": ", "Caused by: "))]
+    line = (caused or lines or [type(error).__name__])[0]
+    return line.removeprefix(": ").removeprefix("Caused by: ").rstrip(".")

@@ -1,0 +1,57 @@
+"""A Spark that cannot start says why, at once, in one sentence."""
+
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from barnabas.errors import BarnabasError
+from barnabas.spark import session
+from barnabas.spark.session import start_session
+
+
+def test_a_missing_java_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    session._check_java.cache_clear()
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(
+        BarnabasError, match=r"Spark needs Java 17 or newer, and JAVA_HOME=.* has no bin/java"
+    ):
+        start_session("test", master="local[1]")
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(BarnabasError, match="no `java` on the PATH"):
+        start_session("test", master="local[1]")
+
+
+def test_an_old_java_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    session._check_java.cache_clear()
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(BarnabasError, match=r"17 or newer, and .*java is version 11"):
+        start_session("test", master="local[1]")
+
+
+@pytest.mark.parametrize("master", ["loca[2]", "local[two]", "spark:/host:7077", "spark://host", " "])
+def test_a_wrong_master_is_told_what_masters_there_are(master: str) -> None:
+    with pytest.raises(BarnabasError, match=r"is no Spark master: use local\[2\]"):
+        start_session("test", master=master)
+
+
+def test_a_master_that_is_down_is_told_within_seconds() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound, never listening: nobody else can take the port
+        began = time.monotonic()
+        with pytest.raises(BarnabasError, match=r"No Spark master answers at spark://127\.0\.0\.1"):
+            start_session("test", master=f"spark://127.0.0.1:{taken.getsockname()[1]}")
+        assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize(
+    ("master", "cores"), [("local", 1), ("local[3]", 3), ("local[2,4]", 2), ("local-cluster[2,1,1024]", 2)]
+)
+def test_a_local_shuffle_has_as_many_parts_as_there_are_cores(master: str, cores: int) -> None:
+    assert session._cores(master) == cores
