@@ -3,57 +3,25 @@
 Raised all over `client`; caught by its retries and, at the top, by the command line.
 """
 
-from barnabas.errors import Code, Refused
+from barnabas.errors import Code, NetworkException, Refused, RequestTimedOut, Stale
 
 
-class Unreachable(Refused):
+class Unreachable(NetworkException):
     """No connection, or it broke before the answer came."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(Code.NETWORK_EXCEPTION, message)
 
 
 class NoBroker(Unreachable):
     """Not one of the brokers answers."""
 
 
-class TimedOut(Refused):
+class TimedOut(RequestTimedOut):
     """The answer did not come in time."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(Code.REQUEST_TIMED_OUT, message)
 
-
-STALE = frozenset(
-    {
-        Code.UNKNOWN_TOPIC_OR_PARTITION,
-        Code.LEADER_NOT_AVAILABLE,
-        Code.NOT_LEADER_OR_FOLLOWER,
-        Code.BROKER_NOT_AVAILABLE,
-        Code.REPLICA_NOT_AVAILABLE,
-        Code.NETWORK_EXCEPTION,
-        Code.NOT_CONTROLLER,
-        Code.KAFKA_STORAGE_ERROR,
-        Code.LISTENER_NOT_FOUND,
-        Code.FENCED_LEADER_EPOCH,
-        Code.UNKNOWN_LEADER_EPOCH,
-        Code.UNKNOWN_TOPIC_ID,
-        Code.NOT_COORDINATOR,
-        Code.COORDINATOR_NOT_AVAILABLE,
-    }
-)
+STALE = frozenset(code for code in Code if code and issubclass(code.kind, Stale))
 """Codes after which fresh metadata, or another look for the coordinator, may lead to the right broker."""
 
-RETRIABLE = STALE | {
-    Code.REQUEST_TIMED_OUT,
-    Code.CORRUPT_MESSAGE,
-    Code.NOT_ENOUGH_REPLICAS,
-    Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-    Code.COORDINATOR_LOAD_IN_PROGRESS,
-    Code.UNSTABLE_OFFSET_COMMIT,
-    Code.OFFSET_NOT_AVAILABLE,
-    Code.THROTTLING_QUOTA_EXCEEDED,
-}
+RETRIABLE = frozenset(code for code in Code if code and code.kind.retriable)
 """Codes after which the same request may succeed."""
 
 
