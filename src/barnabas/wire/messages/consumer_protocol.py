@@ -45,6 +45,40 @@ class AssignedPartitions:
     user_data: Annotated[bytes | None, Bytes] = None
 
 
+@dataclass(slots=True)
+class StickyUserData:
+    """What members of the sticky assignor had when they joined; the first clients did not tell the generation."""
+
+    versions: ClassVar[Versions] = Versions(0, 1, NEVER)
+
+    partitions: list[PartitionsOfTopic] = field(default_factory=list)
+    generation: Annotated[int, Int32, Since(1)] = -1
+
+
+def owned_to_user_data(partitions: list[PartitionsOfTopic], generation: int) -> bytes:
+    """Java's bytes for what a member of the sticky assignor had."""
+    out = bytearray()
+    encoder(StickyUserData, 1)(StickyUserData(partitions, generation), out)
+    return bytes(out)
+
+
+def owned_in_user_data(data: bytes) -> tuple[list[PartitionsOfTopic], int]:
+    """What a member of the sticky assignor had, and in which generation. Raises Malformed."""
+    if not data:
+        return [], -1
+    found: Any = None
+    # Nothing tells the two versions apart but their length; kafka-python 3 puts the version in front all the same.
+    for version, at in ((1, 0), (0, 0), (1, _VERSION.size)):
+        try:
+            found = decoder(StickyUserData, version)(data, at)
+            break
+        except Malformed as problem:
+            trouble = problem
+    if found is None:
+        raise trouble
+    return found.partitions, found.generation
+
+
 def to_bytes(message: Subscription | AssignedPartitions, version: int) -> bytes:
     """A subscription or an assignment, its version in front."""
     out = bytearray(_VERSION.pack(version))
