@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from barnabas.cli import configs, consume, dump, groups, produce, topics
+from barnabas.cli import configs, consume, dump, generate, groups, produce, topics
 from barnabas.cli.exits import ends_well
 
 # Plain help: rich would make --help four times slower.
@@ -104,3 +104,4 @@ app.command("consume")(consume.consume)
 app.add_typer(groups.app, name="group")
 app.add_typer(configs.app, name="config")
 app.add_typer(dump.app, name="log")
+app.add_typer(generate.app, name="generate")

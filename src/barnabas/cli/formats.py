@@ -49,15 +49,15 @@ def _json_line(record: ConsumerRecord) -> bytes:
         "partition": record.partition,
         "offset": record.offset,
         "timestamp": record.timestamp,
-        "key": _to_json(record.key),
-        "value": _to_json(record.value),
+        "key": to_json(record.key),
+        "value": to_json(record.value),
     }
     if record.headers:
-        shown["headers"] = [[name, _to_json(value)] for name, value in record.headers]
+        shown["headers"] = [[name, to_json(value)] for name, value in record.headers]
     return json.dumps(shown, ensure_ascii=False).encode() + b"\n"
 
 
-def _to_json(data: bytes | None) -> str | dict[str, str] | None:
+def to_json(data: bytes | None) -> str | dict[str, str] | None:
     if data is None:
         return None
     try:
