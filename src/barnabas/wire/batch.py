@@ -315,7 +315,7 @@ def _decode_records(
         if (size := short[body[at]]) is not None:
             at += 1
         else:
-            size, at = _read_varint(body, at)
+            size, at = read_varint(body, at)
         end = at + size
         if size < 0 or end > end_of_body:
             raise _corrupt("a record reaches past its end")
@@ -323,15 +323,15 @@ def _decode_records(
         if (timestamp := short[body[at]]) is not None:
             at += 1
         else:
-            timestamp, at = _read_varint(body, at)
+            timestamp, at = read_varint(body, at)
         if (offset := short[body[at]]) is not None:
             at += 1
         else:
-            offset, at = _read_varint(body, at)
+            offset, at = read_varint(body, at)
         if (size := short[body[at]]) is not None:
             at += 1
         else:
-            size, at = _read_varint(body, at)
+            size, at = read_varint(body, at)
         if size < 0:
             key = None
         else:
@@ -340,7 +340,7 @@ def _decode_records(
         if (size := short[body[at]]) is not None:
             at += 1
         else:
-            size, at = _read_varint(body, at)
+            size, at = read_varint(body, at)
         if size < 0:
             value = None
         else:
@@ -361,17 +361,17 @@ def _decode_records(
 
 
 def _decode_headers(body: bytes, at: int, end: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
-    count, at = _read_varint(body, at)
+    count, at = read_varint(body, at)
     if not 0 <= count <= end - at:
         raise _corrupt(f"a record with {count} headers")
     out: list[tuple[str, bytes | None]] = []
     for _ in range(count):
-        size, at = _read_varint(body, at)
+        size, at = read_varint(body, at)
         if not 0 <= size <= end - at:
             raise _corrupt("a header's name does not fit")
         name = body[at : at + size].decode()
         at += size
-        size, at = _read_varint(body, at)
+        size, at = read_varint(body, at)
         if size > end - at:
             raise _corrupt("a header's value does not fit")
         if size < 0:
@@ -382,7 +382,7 @@ def _decode_headers(body: bytes, at: int, end: int) -> tuple[tuple[tuple[str, by
     return tuple(out), at
 
 
-def _read_varint(body: bytes, at: int) -> tuple[int, int]:
+def read_varint(body: bytes, at: int) -> tuple[int, int]:
     """A zigzag varint of at most ten bytes, and the place behind it."""
     byte = body[at]
     if byte < 0x80:

@@ -1,0 +1,198 @@
+"""Finds where the records of fetched batches lie, without making an object of any. Used by `columns`.
+
+Always holds: a batch is looked into only when its checksum is right (unless the caller does not care); every
+record ends where the next begins, and the last where its batch ends; else it is `Refused` (CORRUPT_MESSAGE).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from barnabas.client.varints import Bytes, Ints, corrupt, read_varints
+from barnabas.errors import BarnabasError, Code, Refused
+from barnabas.types import Buffer
+from barnabas.wire.batch import (
+    MAGIC,
+    RECORDS_AT,
+    BatchHeader,
+    crc_of,
+    decode_batch,
+    headers,
+    read_varint,
+)
+from barnabas.wire.compression import Compression, decompress
+
+MOST_BYTES = (1 << 31) - 1
+"""Arrow's binary columns count their bytes with 32 bits."""
+
+_ABORT = b"\x00\x00\x00\x00"
+"""The key of the control record that ends a transaction that came to nothing: version 0, type 0."""
+
+_SHORTEST_RUN = 32
+"""Records of one size in a row for which numpy beats a loop: 6 us a run, 0.1 us a record of a loop."""
+
+_LOW = tuple(((byte & 0x7F) >> 1) + 2 for byte in range(256))
+"""What the first byte of a length of two says about the way to the next record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Record batches as a fetch brought them, and which of their records are wanted.
+
+    Records below `start` or from `end` on are left out; so is a batch that is cut off at the end of `data`.
+    `aborted` tells (producer id, first offset) of transactions whose records must not be seen (read_committed).
+    """
+
+    topic: str
+    partition: int
+    data: memoryview
+    start: int = 0
+    end: int | None = None
+    aborted: Sequence[tuple[int, int]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """The records of one batch: where they are in the buffer that all bodies share, and whose they are."""
+
+    at: int
+    end: int
+    header: BatchHeader
+    source: int
+
+    def is_cut(self, fetched: Fetched) -> bool:
+        """Whether only a part of the batch is wanted."""
+        header = self.header
+        return header.base_offset < fetched.start or (
+            fetched.end is not None and header.last_offset >= fetched.end
+        )
+
+
+def gather(fetched: Sequence[Fetched], *, check_crcs: bool, max_batch_bytes: int) -> tuple[bytes, list[Body]]:
+    """The record sections of all batches that matter, decompressed, in one buffer. 4 us a batch."""
+    parts: list[Buffer] = []
+    bodies: list[Body] = []
+    size = 0
+    for source, each in enumerate(fetched):
+        data = each.data
+        transactions = _Aborted(each.aborted) if each.aborted else None
+        for at, header in headers(data):
+            if header.magic != MAGIC:
+                raise Refused(Code.UNSUPPORTED_FOR_MESSAGE_FORMAT)
+            if check_crcs and crc_of(data, at, header.size) != header.crc:
+                raise Refused(
+                    Code.CORRUPT_MESSAGE,
+                    f"Partition {each.topic}-{each.partition}: the batch at offset {header.base_offset} is corrupt.",
+                )
+            if transactions is not None and transactions.hide(data, at, header):
+                continue
+            if header.is_control or header.next_offset <= each.start:
+                continue
+            if each.end is not None and header.base_offset >= each.end:
+                break
+            part: Buffer = data[at + RECORDS_AT : at + header.size]
+            if header.codec is not Compression.NONE:
+                part = decompress(header.codec, part, max_bytes=max_batch_bytes)
+            parts.append(part)
+            bodies.append(Body(size, size + len(part), header, source))
+            size += len(part)
+            if size > MOST_BYTES:
+                raise BarnabasError(
+                    "More than 2 GiB of records at once do not fit into columns: decode fewer batches at a time."
+                )
+    # A copy, at 2 ns a record of 100 B: the records of all batches are then taken apart together, and single
+    # bytes are read faster from bytes than from views.
+    return b"".join(parts), bodies
+
+
+class _Aborted:
+    """Follows the transactions of one partition that came to nothing, batch by batch."""
+
+    def __init__(self, aborted: Sequence[tuple[int, int]]) -> None:
+        self._coming = sorted(aborted, key=lambda each: each[1], reverse=True)
+        self._open: set[int] = set()
+
+    def hide(self, data: Buffer, at: int, header: BatchHeader) -> bool:
+        while self._coming and self._coming[-1][1] <= header.last_offset:
+            self._open.add(self._coming.pop()[0])
+        if header.is_control:
+            if header.producer_id in self._open and any(
+                record.key == _ABORT for record in decode_batch(data, at)
+            ):
+                self._open.remove(header.producer_id)
+            return True
+        return header.is_transactional and header.producer_id in self._open
+
+
+def record_places(buffer: bytes, view: Bytes, bodies: Sequence[Body]) -> tuple[Ints, Ints]:
+    """Where each record of these bodies begins, behind its length, and where it ends."""
+    starts = _starts(buffer, view, bodies)
+    size, begins = read_varints(view, starts)
+    ends = begins + size
+    if not np.array_equal(ends[:-1], starts[1:]) or (len(ends) and ends[-1] != len(buffer)):
+        raise corrupt("a record's length is wrong")
+    return begins, ends
+
+
+def _starts(buffer: bytes, view: Bytes, bodies: Sequence[Body]) -> Ints:
+    """Where each record's length lies; `record_places` checks that each says what was made of it here."""
+    found: list[Ints] = []
+    loose: list[int] = []
+    low = _LOW
+    for body in bodies:
+        at, end = body.at, body.end
+        left = body.header.count
+        if not 0 <= left <= end - at:
+            raise corrupt(f"{left} records in {end - at} bytes")
+        try:
+            while left >= _SHORTEST_RUN:
+                step = _after(buffer, at) - at
+                run = _run(view, at, step, min(left, (end - at) // step))
+                if run < _SHORTEST_RUN:
+                    break
+                if loose:
+                    found.append(np.fromiter(loose, np.int64, len(loose)))
+                    loose.clear()
+                found.append(np.arange(at, at + run * step, step, dtype=np.int64))
+                at += run * step
+                left -= run
+            # Hot: about 110 ns a record, half of what the whole decode takes where sizes differ.
+            for _ in range(left):
+                loose.append(at)
+                if (byte := buffer[at]) < 0x80:
+                    at += (byte >> 1) + 1
+                elif (second := buffer[at + 1]) < 0x80:
+                    at += low[byte] + (second << 6)
+                else:
+                    at = _after(buffer, at)
+        except IndexError:
+            raise corrupt("a record is cut short") from None
+        if at != end:
+            raise corrupt("its records do not end where it does")
+    if loose:
+        found.append(np.fromiter(loose, np.int64, len(loose)))
+    if not found:
+        return np.empty(0, np.int64)
+    return found[0] if len(found) == 1 else np.concatenate(found)
+
+
+def _after(buffer: bytes, at: int) -> int:
+    """Where the record ends whose length is here; always further on."""
+    size, at = read_varint(buffer, at)
+    if size < 0:
+        raise corrupt("a record of negative length")
+    return at + size
+
+
+def _run(view: Bytes, at: int, step: int, most: int) -> int:
+    """How many records from here on have the same length. If this one ends there, the next begins there: no guess."""
+    run = most
+    for place in range(at, at + min(step, 5)):
+        byte = view[place]
+        same = view[place : place + run * step : step] == byte
+        if not same.all():
+            run = int(same.argmin())
+        if byte < 0x80:
+            break
+    return run
