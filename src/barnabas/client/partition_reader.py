@@ -1,0 +1,261 @@
+"""Reads a stretch of one partition as Arrow batches, straight from its leader. What a Spark executor runs.
+
+Always holds: exactly the records from `start` to before `end` come, each once and in order, whatever becomes of
+leaders and connections on the way; offsets that compaction has emptied are passed over, records that retention has
+deleted are told of. The next fetch is under way while this one is decoded, and two are the most there is in memory.
+"""
+
+import logging
+import time
+from collections.abc import Collection, Iterable, Iterator
+
+import pyarrow as pa
+
+from barnabas.client.cluster import Cluster
+from barnabas.client.columns import Fetched, decode, schema_of
+from barnabas.client.connection import Connection
+from barnabas.client.failures import RETRIABLE, STALE, check
+from barnabas.client.offsets import EARLIEST, LATEST, list_offsets
+from barnabas.errors import BarnabasError, Code, Refused
+from barnabas.types import TopicPartition
+from barnabas.wire.batch import CODEC_MASK, headers
+from barnabas.wire.messages.fetch import (
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
+
+_logger = logging.getLogger("barnabas.client")
+
+_CHUNK = 1024 * 1024
+"""Bytes of batches decoded at once. Larger chunks leave the processor's cache, smaller ones pay for each step."""
+
+_EXPANSION = 4
+"""What a compressed byte counts as, so that chunks come out at about the same size."""
+
+_LONG_POLL_MS = 500
+
+_ISOLATION = {"read_uncommitted": 0, "read_committed": 1}
+
+
+def read_partition(
+    bootstrap_servers: str | Iterable[str],
+    partition: TopicPartition,
+    start: int,
+    end: int,
+    columns: Collection[str] | None = None,
+    *,
+    fail_on_data_loss: bool = True,
+    isolation_level: str = "read_uncommitted",
+    fetch_max_bytes: int = 4 * _CHUNK,
+    check_crcs: bool = True,
+    client_id: str = "barnabas-reader",
+    request_timeout_ms: int = 30_000,
+    retry_backoff_ms: int = 100,
+    timeout_ms: int = 60_000,
+) -> Iterator[pa.RecordBatch]:
+    """The records from offset `start` to before `end`, in Arrow batches of about 1 MiB.
+
+    Failures that may pass are borne until nothing has come for `timeout_ms`. Where records are gone, that is an
+    error, or a warning in the log when `fail_on_data_loss` is False.
+    """
+    schema_of(columns)  # an unknown column is told of before anybody is asked for anything
+    if isolation_level not in _ISOLATION:
+        raise BarnabasError(f"isolation_level is one of {', '.join(_ISOLATION)}, not {isolation_level!r}.")
+    cluster = Cluster(
+        bootstrap_servers,
+        client_id=client_id,
+        request_timeout_ms=request_timeout_ms,
+        retry_backoff_ms=retry_backoff_ms,
+    )
+    reader = _Reader(
+        cluster,
+        partition,
+        start,
+        end,
+        fail_on_data_loss=fail_on_data_loss,
+        isolation=_ISOLATION[isolation_level],
+        max_bytes=fetch_max_bytes,
+        timeout=timeout_ms / 1000,
+        backoff=retry_backoff_ms / 1000,
+    )
+    return _batches(reader, columns, check_crcs)
+
+
+def _batches(
+    reader: "_Reader", columns: Collection[str] | None, check_crcs: bool
+) -> Iterator[pa.RecordBatch]:
+    try:
+        while (chunks := reader.next_chunks()) is not None:
+            for chunk in chunks:
+                batch = decode([chunk], columns, check_crcs=check_crcs)
+                if batch.num_rows:
+                    yield batch
+    finally:
+        reader.close()
+
+
+class _Reader:
+    """Where the reading of one partition stands."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        partition: TopicPartition,
+        start: int,
+        end: int,
+        *,
+        fail_on_data_loss: bool,
+        isolation: int,
+        max_bytes: int,
+        timeout: float,
+        backoff: float,
+    ) -> None:
+        self._cluster = cluster
+        self._partition = partition
+        self._position = start
+        self._end = end
+        self._fail_on_data_loss = fail_on_data_loss
+        self._isolation = isolation
+        self._max_bytes = max_bytes
+        self._timeout = timeout
+        self._backoff = backoff
+        self._asked: Connection | None = None
+        self._wait_ms = 0
+
+    def close(self) -> None:
+        self._cluster.close()
+
+    def next_chunks(self) -> list[Fetched] | None:
+        """What came next, in pieces to decode, with the fetch behind it already asked for; None at the end."""
+        deadline = time.monotonic() + self._timeout
+        pause = self._backoff
+        while self._position < self._end:
+            try:
+                answer = self._receive()
+                chunks = self._take(answer)
+            except Refused as problem:
+                if not self._may_pass(problem) or time.monotonic() + pause > deadline:
+                    raise
+                if problem.code in STALE:
+                    self._cluster.forget()
+                time.sleep(pause)
+                pause = min(pause * 2, 1.0)
+                continue
+            if chunks:
+                self._ask_ahead()
+                return chunks
+            if time.monotonic() > deadline:
+                self._lose(self._end)
+        return None
+
+    def _may_pass(self, problem: Refused) -> bool:
+        # What the metadata does not have is gone; a broker may say so too early, while the metadata has it.
+        is_unknown = problem.code is Code.UNKNOWN_TOPIC_OR_PARTITION
+        is_gone = is_unknown and self._cluster.known_leader(self._partition) < 0
+        return problem.code in RETRIABLE and problem.code is not Code.CORRUPT_MESSAGE and not is_gone
+
+    def _receive(self) -> FetchPartitionResponse:
+        if self._asked is None:
+            self._ask()
+        connection, self._asked = self._asked, None
+        assert connection is not None
+        answer: FetchResponse = connection.receive(wait=self._wait_ms / 1000)
+        check(answer.error_code, f"A fetch from {connection.address}")
+        return answer.responses[0].partitions[0]
+
+    def _ask(self) -> None:
+        connection = self._cluster.leader_of(self._partition)
+        wanted = FetchPartition(
+            partition=self._partition.partition,
+            current_leader_epoch=self._cluster.leader_epoch_of(self._partition),
+            fetch_offset=self._position,
+            partition_max_bytes=self._max_bytes,
+        )
+        request = FetchRequest(
+            max_wait_ms=self._wait_ms,
+            min_bytes=1,
+            max_bytes=self._max_bytes,
+            isolation_level=self._isolation,
+            topics=[FetchTopic(topic=self._partition.topic, partitions=[wanted])],
+        )
+        connection.send(request, FetchResponse)
+        self._asked = connection
+
+    def _ask_ahead(self) -> None:
+        if self._position < self._end:
+            try:
+                self._ask()
+            except Refused:
+                # What has come is to be read first; then this is asked, and heard of, again.
+                self._asked = None
+
+    def _take(self, answer: FetchPartitionResponse) -> list[Fetched]:
+        """What an answer brought, with the position moved behind it; nothing when there was nothing (yet)."""
+        if answer.error_code == Code.OFFSET_OUT_OF_RANGE:
+            self._look_for_the_log()
+            return []
+        check(answer.error_code, f"Partition {self._partition}")
+        data = answer.records
+        if not data:
+            if answer.high_watermark >= self._end:
+                # Compaction left nothing between here and the end.
+                self._position = self._end
+            # There should be more, but a new leader may yet have to learn how far its log is good.
+            self._wait_ms = _LONG_POLL_MS
+            return []
+        assert isinstance(data, memoryview)
+        aborted = [(each.producer_id, each.first_offset) for each in answer.aborted_transactions or ()]
+        chunks = self._split(data, aborted)
+        if not chunks:
+            self._max_bytes *= 2  # an old broker cuts even the first batch off
+        self._wait_ms = 0
+        return chunks
+
+    def _split(self, data: memoryview, aborted: list[tuple[int, int]]) -> list[Fetched]:
+        """Batches in chunks of about 1 MiB; where transactions were aborted, in one that follows them all."""
+        topic, partition = self._partition
+        chunks: list[Fetched] = []
+        start = self._position
+        first = size = last = 0
+        for at, header in headers(data):
+            if at > first and size > _CHUNK and not aborted:
+                chunks.append(Fetched(topic, partition, data[first:at], start, self._end))
+                first, size = at, 0
+            size += header.size * (_EXPANSION if header.attributes & CODEC_MASK else 1)
+            last = at + header.size
+            self._position = max(self._position, header.next_offset)
+            if self._position >= self._end:
+                break
+        if last > first:
+            chunks.append(Fetched(topic, partition, data[first:last], start, self._end, aborted))
+        return chunks
+
+    def _look_for_the_log(self) -> None:
+        """The log is not where it was: retention or DeleteRecords has cut it, or the topic has been made anew."""
+        first, last = (
+            list_offsets(self._cluster, {self._partition: which}, timeout=self._timeout)[
+                self._partition
+            ].offset
+            for which in (EARLIEST, LATEST)
+        )
+        if self._position < first:
+            self._lose(min(first, self._end))
+        elif self._position > last:
+            self._lose(self._end)
+
+    def _lose(self, until: int) -> None:
+        """Records from the position to before `until` are not to be had."""
+        text = (
+            f"Partition {self._partition}: the records from offset {self._position} to {until - 1} are gone"
+        )
+        if self._fail_on_data_loss:
+            raise Refused(
+                Code.OFFSET_OUT_OF_RANGE,
+                f"{text}, deleted by retention or with their topic: "
+                "set fail_on_data_loss (Spark: failOnDataLoss) to false to go on without them.",
+            )
+        _logger.warning("%s; going on without them.", text)
+        self._position = until
