@@ -135,7 +135,7 @@ def test_a_broker_that_comes_back_is_read_on(tmp_path: Path) -> None:
     assert numbers(found) == list(range(100))
 
 
-def test_the_end_may_have_been_compacted_away(tmp_path: Path) -> None:
+def test_what_is_asked_for_may_have_been_compacted_away(tmp_path: Path) -> None:
     partition = TopicPartition("t", 0)
     fast = {
         "log.cleaner.backoff.ms": "50",
@@ -155,7 +155,6 @@ def test_the_end_may_have_been_compacted_away(tmp_path: Path) -> None:
             return numbers(list(read_partition(broker.bootstrap, partition, 0, 300)))
 
         eventually(lambda: whole()[:1] > [100], "compaction")
-        kept = whole()
-        gone = min(set(range(100)) - set(kept))
-        assert list(read_partition(broker.bootstrap, partition, gone, gone + 1)) == []
-        assert numbers(list(read_partition(broker.bootstrap, partition, 0, kept[0] + 1))) == [kept[0]]
+        assert list(read_partition(broker.bootstrap, partition, 0, 1)) == []
+        assert list(read_partition(broker.bootstrap, partition, 3, 100)) == []
+        assert whole()[-7:] == list(range(293, 300))
