@@ -156,6 +156,16 @@ class Code(IntEnum):
             return cls.UNKNOWN_SERVER_ERROR
 
 
+def counted(number: int, what: str) -> str:
+    """`1 partition`, `2 partitions`."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def reason_of(error: OSError) -> str:
+    """Why the system said no, for the end of a sentence: without its number, without the path."""
+    return (error.strerror or str(error)).lower()
+
+
 class BarnabasError(Exception):
     """Anything a person may see as one sentence instead of a traceback."""
 

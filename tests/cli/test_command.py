@@ -41,6 +41,19 @@ def test_wrong_usage_ends_with_2(barnabas: Run) -> None:
         ("up", "--nonsense"),
         ("broker",),
         ("consume", "t", "--max", "x"),
+        ("consume", "t", "--from-beginning", "--offset", "1"),
+        ("consume", "t", "--format", "xml"),
+        ("up", "--set", "x"),
+        ("up", "--set", "x", "--log-format", "json"),
+        ("topic", "create", "t", "--config", "x"),
+        ("topic", "alter", "t"),
+        ("config", "set", "--topic", "t", "x"),
+        ("config", "describe"),
+        ("produce", "t", "-H", "x"),
+        ("produce", "t", "--acks", "2"),
+        ("produce", "t", "-z", "rar"),
+        ("group", "reset", "g", "--topic", "t"),
+        ("group", "reset", "g", "--topic", "t:x", "--to", "latest"),
     ):
         ended = barnabas(*arguments)
         assert (ended.code, ended.out) == (2, ""), arguments
@@ -81,13 +94,23 @@ def test_a_broker_starts_without_typer_and_the_client(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "option", [("--set", "num.partitions=none"), ("--listen", "nowhere:http"), ("--set", "x")]
+    "option", [("--set", "num.partitions=none"), ("--listen", "nowhere:http"), ("--data", "/proc/none")]
 )
 def test_a_broker_that_cannot_start_says_why(barnabas: Run, tmp_path: Path, option: tuple[str, str]) -> None:
     ended = barnabas("up", "--data", tmp_path, *option)
     assert (ended.code, ended.out) == (1, "")
     assert "barnabas: " in ended.err
     assert "Traceback" not in ended.err
+    assert "Errno" not in ended.err
+
+
+def test_a_folder_that_cannot_hold_data_is_one_sentence(barnabas: Run, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    ended = barnabas("up", "--listen", "127.0.0.1:0", "--data", tmp_path / "file" / "data")
+    where = tmp_path / "file" / "data"
+    assert ended.err.splitlines()[-1] == (
+        f"barnabas: No data directory works any more; the last was {where}: not a directory."
+    )
 
 
 def test_the_short_cut_and_typer_agree(tmp_path: Path) -> None:

@@ -105,19 +105,29 @@ def test_reading_starts_and_stops_where_it_is_told(barnabas: Run, bootstrap: str
 
 def test_what_cannot_be_read_is_one_sentence(barnabas: Run, topic: str) -> None:
     barnabas("topic", "create", topic)
-    for arguments in (
-        ("never-made-topic", "--from-beginning"),
-        (topic, "--partition", "3"),
-        (topic, "--offset", "middle"),
-        (topic, "--from-time", "yesterday"),
-        (topic, "--from-beginning", "--offset", "1"),
-        (topic, "--format", "xml"),
-        (topic, "--format", "%q"),
+    for code, *arguments in (
+        (1, "never-made-topic", "--from-beginning"),
+        (1, topic, "--partition", "3"),
+        (2, topic, "--offset", "middle"),
+        (2, topic, "--from-time", "yesterday"),
+        (2, topic, "--from-beginning", "--offset", "1"),
+        (2, topic, "--format", "xml"),
+        (2, topic, "--format", "%q"),
     ):
         ended = barnabas("consume", *arguments)
-        assert (ended.code, ended.out) == (1, ""), arguments
+        assert (ended.code, ended.out) == (code, ""), arguments
         assert ended.err.startswith("barnabas: ")
         assert ended.err.count("\n") == 1
+
+
+def test_an_offset_beyond_the_end_is_told_of(barnabas: Run, topic: str) -> None:
+    barnabas("produce", topic, stdin="a\nb\n")
+    assert barnabas("consume", topic, "--offset", "2", "--until-end") == (0, "", "")
+    ended = barnabas("consume", topic, "--offset", "99", "--timeout-ms", "50")
+    assert (ended.code, ended.out) == (0, "")
+    assert ended.err == (
+        f"barnabas: Partition {topic}-0 ends at offset 2, before 99: what comes after its end is shown.\n"
+    )
 
 
 def test_what_cannot_be_sent_is_one_sentence_with_its_line(barnabas: Run, topic: str, tmp_path: Path) -> None:

@@ -1,17 +1,23 @@
 """Promises of client/admin.py, kept with our broker and with Apache Kafka alike."""
 
+import socket
+import time
 from collections.abc import Callable
 
 import pytest
 
-from barnabas.client import Admin, Producer
+from barnabas import Admin, Producer, errors
+from barnabas.client.configs import ConfigSource, Resource, ResourceType
+from barnabas.client.offset_resets import MovedOffset
 from barnabas.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
-from barnabas.client.resources import ConfigSource, Resource, ResourceType
+from barnabas.client.topics import NewTopic
 from barnabas.errors import BarnabasError, Code, Refused
-from barnabas.types import TopicPartition
+from barnabas.types import Offset, TopicPartition
+from tests.client.unreliable import ScriptedServer
 from tests.deadline import eventually
+from tests.process import free_port
 
-NewTopic = Callable[..., str]
+NewName = Callable[..., str]
 
 
 def of_topic(name: str) -> Resource:
@@ -75,14 +81,14 @@ def test_what_cannot_be_is_refused_with_its_code(
     assert str(refused.value)
 
 
-def test_a_second_topic_of_a_name_is_refused(admin: Admin, new_topic: NewTopic) -> None:
+def test_a_second_topic_of_a_name_is_refused(admin: Admin, new_topic: NewName) -> None:
     name = new_topic()
     with pytest.raises(Refused, match=name) as refused:
         admin.create_topic(name)
     assert refused.value.code is Code.TOPIC_ALREADY_EXISTS
 
 
-def test_partitions_can_only_become_more(admin: Admin, new_topic: NewTopic) -> None:
+def test_partitions_can_only_become_more(admin: Admin, new_topic: NewName) -> None:
     name = new_topic(2)
     admin.create_partitions(name, 5)
     eventually(lambda: len(admin.describe_topics([name])[0].partitions) == 5, "five partitions")
@@ -91,7 +97,7 @@ def test_partitions_can_only_become_more(admin: Admin, new_topic: NewTopic) -> N
     assert refused.value.code is Code.INVALID_PARTITIONS
 
 
-def test_settings_are_changed_one_by_one(admin: Admin, new_topic: NewTopic) -> None:
+def test_settings_are_changed_one_by_one(admin: Admin, new_topic: NewName) -> None:
     topic = of_topic(new_topic(retention_ms="60000"))
     admin.alter_configs(topic, {"segment.ms": "120000"})
 
@@ -110,7 +116,7 @@ def test_settings_are_changed_one_by_one(admin: Admin, new_topic: NewTopic) -> N
     assert refused.value.code is Code.INVALID_CONFIG
 
 
-def test_settings_can_be_asked_for_by_name_and_with_their_meaning(admin: Admin, new_topic: NewTopic) -> None:
+def test_settings_can_be_asked_for_by_name_and_with_their_meaning(admin: Admin, new_topic: NewName) -> None:
     (found,) = admin.describe_configs(of_topic(new_topic()), ["retention.ms"], documentation=True)
     assert (found.name, found.value, found.is_default) == ("retention.ms", "604800000", True)
     assert found.documentation
@@ -126,7 +132,7 @@ def test_a_broker_shows_its_settings(admin: Admin) -> None:
         admin.describe_configs(Resource(ResourceType.BROKER, "one"))
 
 
-def test_offsets_are_found_and_records_deleted(admin: Admin, bootstrap: str, new_topic: NewTopic) -> None:
+def test_offsets_are_found_and_records_deleted(admin: Admin, bootstrap: str, new_topic: NewName) -> None:
     partition = TopicPartition(new_topic(), 0)
     with Producer(bootstrap) as producer:
         for number in range(10):
@@ -145,7 +151,7 @@ def test_offsets_are_found_and_records_deleted(admin: Admin, bootstrap: str, new
     assert refused.value.code is Code.OFFSET_OUT_OF_RANGE
 
 
-def test_the_cluster_and_its_directories_are_shown(admin: Admin, bootstrap: str, new_topic: NewTopic) -> None:
+def test_the_cluster_and_its_directories_are_shown(admin: Admin, bootstrap: str, new_topic: NewName) -> None:
     cluster = admin.describe_cluster()
     assert cluster.id
     assert f"{cluster.brokers[0].host}:{cluster.brokers[0].port}" == bootstrap
@@ -160,3 +166,96 @@ def test_the_cluster_and_its_directories_are_shown(admin: Admin, bootstrap: str,
     }
     assert found[TopicPartition(name, 0)] == 0
     assert found[TopicPartition(name, 1)] > 1000
+
+
+def test_many_topics_are_made_and_deleted_at_once(admin: Admin) -> None:
+    names = ["many-b", "many-a"]
+    made = admin.create_topics([NewTopic(names[0], 2), NewTopic(names[1], configs={"retention.ms": "1000"})])
+    assert [(each.name, each.partitions) for each in made] == [("many-b", 2), ("many-a", 1)]
+    eventually(lambda: {*names} <= {*admin.list_topics()}, "both topics in the list")
+    assert [each.name for each in admin.describe_topics(names)] == names
+    assert admin.describe_topic("many-b").id == made[0].id
+    admin.delete_topics(names)
+    eventually(lambda: not {*names} & {*admin.list_topics()}, "both topics to go")
+    assert admin.create_topics([]) == []
+    admin.delete_topics([])
+
+
+def test_of_many_topics_those_that_can_be_are_made(admin: Admin) -> None:
+    with pytest.raises(errors.InvalidTopicException) as refused:
+        admin.create_topics([NewTopic("bad/name"), NewTopic("good-name"), NewTopic("none", 0)])
+    assert len(refused.value.__notes__) == 1
+    assert "none" in refused.value.__notes__[0]
+    eventually(lambda: "good-name" in admin.list_topics(), "the good one")
+    with pytest.raises(errors.UnknownTopicOrPartition, match="never-made"):
+        admin.delete_topics(["never-made", "good-name"])
+    eventually(lambda: "good-name" not in admin.list_topics(), "the good one to go")
+
+
+def test_producers_of_a_partition_are_named(admin: Admin, bootstrap: str, new_topic: NewName) -> None:
+    partition = TopicPartition(new_topic(), 0)
+    assert admin.describe_producers([partition]) == {partition: ()}
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        producer.send(partition.topic, b"x", timestamp=1234).result()
+        (found,) = admin.describe_producers([partition])[partition]
+    assert found.id >= 0
+    assert (found.epoch, found.last_sequence, found.last_timestamp) == (0, 0, 1234)
+    assert found.transaction_start is None
+    with pytest.raises(errors.UnknownTopicOrPartition):
+        admin.describe_producers([TopicPartition(partition.topic, 7)])
+
+
+def test_a_group_is_moved_and_tells_from_where_to_where(
+    admin: Admin, bootstrap: str, new_topic: NewName
+) -> None:
+    topic = new_topic(2)
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        for number in range(10):
+            producer.send(topic, b"x", partition=0, timestamp=1000 + number)
+    group = f"moved-{topic}"
+    tried = admin.reset_group_offsets(group, [topic], to=LATEST, validate_only=True)
+    assert tried == {first: MovedOffset(None, Offset(10)), second: MovedOffset(None, Offset(0))}
+    assert admin.list_group_offsets(group) == {}
+    assert admin.reset_group_offsets(group, [first], to=1004) == {first: MovedOffset(None, Offset(4))}
+    assert admin.reset_group_offsets(group, [first], shift_by=-1)[first] == MovedOffset(Offset(4), Offset(3))
+    assert admin.reset_group_offsets(group, [first], to_offset=99)[first].after == 10
+    assert admin.list_group_offsets(group) == {first: 10}
+    with pytest.raises(BarnabasError, match="one of to, to_offset and shift_by"):
+        admin.reset_group_offsets(group, [first], to=EARLIEST, shift_by=1)
+    with pytest.raises(errors.UnknownTopicOrPartition, match="no partition 2"):
+        admin.reset_group_offsets(group, [TopicPartition(topic, 2)], to=EARLIEST)
+
+
+def test_many_groups_are_described_and_deleted(admin: Admin, new_topic: NewName) -> None:
+    partition = TopicPartition(new_topic(), 0)
+    names = [f"{partition.topic}-{number}" for number in range(3)]
+    for name in names:
+        admin.alter_group_offsets(name, {partition: 0})
+    assert [(each.id, each.state) for each in admin.describe_groups(names)] == [(n, "Empty") for n in names]
+    with pytest.raises(errors.GroupIdNotFound, match="never-made"):
+        admin.delete_groups(["never-made", *names])
+    assert not {*names} & {each.id for each in admin.list_groups()}
+
+
+def test_a_broker_that_says_nothing_is_given_up_in_time() -> None:
+    started = time.monotonic()
+    with (
+        ScriptedServer(listen_only) as silent,
+        Admin(silent.address, request_timeout_ms=300) as admin,
+        pytest.raises(errors.Retriable, match=r"did not answer in 0\.3 s"),
+    ):
+        admin.list_topics()
+    assert time.monotonic() - started < 10
+
+
+def listen_only(connection: socket.socket) -> None:
+    while connection.recv(1 << 16):
+        pass
+
+
+def test_nobody_at_the_address_is_one_clear_error() -> None:
+    address = f"127.0.0.1:{free_port()}"
+    with Admin(address) as admin, pytest.raises(errors.NetworkException, match=address) as refused:
+        admin.describe_cluster()
+    assert refused.value.retriable

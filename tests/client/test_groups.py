@@ -140,14 +140,14 @@ def test_only_what_polls_have_given_is_committed(
     fill(bootstrap, topic, 1, range(10))
     consumer = join(topic, enable_auto_commit=False)
     read([consumer], 3, max_records=3)
-    assert admin.committed_offsets(group) == {}
+    assert admin.list_group_offsets(group) == {}
     consumer.commit()
-    assert admin.committed_offsets(group) == {TopicPartition(topic, 0): 3}
+    assert admin.list_group_offsets(group) == {TopicPartition(topic, 0): 3}
     consumer.commit({TopicPartition(topic, 0): 1})
     assert consumer.committed([TopicPartition(topic, 0)]) == {TopicPartition(topic, 0): 1}
     read([consumer], 3, max_records=3)
     consumer.close()
-    assert admin.committed_offsets(group) == {TopicPartition(topic, 0): 1}
+    assert admin.list_group_offsets(group) == {TopicPartition(topic, 0): 1}
 
 
 def test_a_leader_notices_that_a_topic_has_grown(
@@ -194,7 +194,7 @@ def test_a_group_is_listed_described_and_deleted(
     assert group not in [each.id for each in admin.list_groups(types=["consumer"])]
     for refused in (
         lambda: admin.delete_group(group),
-        lambda: admin.alter_offsets(group, {TopicPartition(topic, 0): 1}),
+        lambda: admin.alter_group_offsets(group, {TopicPartition(topic, 0): 1}),
     ):
         with pytest.raises(Refused) as caught:
             refused()
@@ -202,9 +202,9 @@ def test_a_group_is_listed_described_and_deleted(
 
     consumer.close()
     assert admin.describe_group(group).state == "Empty"
-    admin.alter_offsets(group, {TopicPartition(topic, 0): 1, TopicPartition(topic, 1): 2})
-    admin.delete_offsets(group, [TopicPartition(topic, 1)])
-    assert admin.committed_offsets(group) == {TopicPartition(topic, 0): 1}
+    admin.alter_group_offsets(group, {TopicPartition(topic, 0): 1, TopicPartition(topic, 1): 2})
+    admin.delete_group_offsets(group, [TopicPartition(topic, 1)])
+    assert admin.list_group_offsets(group) == {TopicPartition(topic, 0): 1}
     admin.delete_group(group)
     assert group not in [each.id for each in admin.list_groups()]
     with pytest.raises(Refused) as caught:
@@ -281,4 +281,4 @@ def test_a_member_goes_on_when_its_broker_comes_back(tmp_path: Path) -> None:
             assert sorted(came) == list(range(20))
             consumer.close()
             with Admin(address) as admin:
-                assert sum(admin.committed_offsets("g").values()) == 20
+                assert sum(admin.list_group_offsets("g").values()) == 20

@@ -4,12 +4,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from barnabas.cli.exits import ends_well
-from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, pairs
-from barnabas.errors import BarnabasError
+from barnabas.cli.exits import WrongUsage, ends_well
+from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, admin_of, pairs
 
 if TYPE_CHECKING:
-    from barnabas.client.resources import Config, Resource
+    from barnabas.client.configs import Config, Resource
 
 app = typer.Typer(help="Show and change settings.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -23,13 +22,13 @@ OfBrokers = Annotated[bool, typer.Option("--broker-defaults", help="The settings
 
 
 def _resource(topic: str | None, broker: int | None, broker_defaults: bool) -> "Resource":
-    from barnabas.client.resources import Resource, ResourceType
+    from barnabas.client.configs import Resource
 
     if (topic is not None) + (broker is not None) + broker_defaults != 1:
-        raise BarnabasError("Say whose settings are meant: --topic, --broker or --broker-defaults.")
+        raise WrongUsage("Say whose settings are meant: --topic, --broker or --broker-defaults.")
     if topic is not None:
-        return Resource(ResourceType.TOPIC, topic)
-    return Resource(ResourceType.BROKER, "" if broker is None else str(broker))
+        return Resource.topic(topic)
+    return Resource.broker(broker)
 
 
 @app.command()
@@ -50,9 +49,7 @@ def describe(
     barnabas config describe --topic orders --all
     barnabas config describe --broker 0 --docs
     """
-    from barnabas.client.admin import Admin
-
-    with Admin(bootstrap, client_id="barnabas-cli") as admin:
+    with admin_of(bootstrap) as admin:
         found = admin.describe_configs(_resource(topic, broker, broker_defaults), documentation=docs)
     _print([each for each in found if everything or docs or not each.is_default], docs)
 
@@ -109,13 +106,11 @@ def set_configs(
     barnabas config set --topic orders retention.ms=3600000 compression.type=zstd
     barnabas config set --topic orders --delete retention.ms
     """
-    from barnabas.client.admin import Admin
-
     changes: dict[str, str | None] = dict(pairs(settings, "config set"))
     changes |= dict.fromkeys(delete or [])
     if not changes:
-        raise BarnabasError("There is nothing to change: give NAME=VALUE or --delete NAME.")
+        raise WrongUsage("There is nothing to change: give NAME=VALUE or --delete NAME.")
     resource = _resource(topic, broker, broker_defaults)
-    with Admin(bootstrap, client_id="barnabas-cli") as admin:
+    with admin_of(bootstrap) as admin:
         admin.alter_configs(resource, changes)
     typer.echo(f"{resource}: changed {', '.join(changes)}.")

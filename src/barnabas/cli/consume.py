@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from barnabas.cli.exits import INTERRUPTED, ends_well
+from barnabas.cli.exits import INTERRUPTED, WrongUsage, ends_well
 from barnabas.cli.moments import moment
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap
 from barnabas.errors import BarnabasError
@@ -84,11 +84,11 @@ def consume(
     from barnabas.client.consumer import Consumer
 
     if from_beginning + (offset is not None) + (from_time is not None) > 1:
-        raise BarnabasError("Give only one of --from-beginning, --offset and --from-time.")
+        raise WrongUsage("Give only one of --from-beginning, --offset and --from-time.")
     write = writer(format)
     if group is not None:
         if partition or offset is not None or from_time is not None:
-            raise BarnabasError(
+            raise WrongUsage(
                 "A group says itself which partitions are read, and from where: `barnabas group reset` changes that."
             )
         reset = "earliest" if from_beginning else "latest"
@@ -188,12 +188,18 @@ def _seek(consumer: "Consumer", offset: str) -> None:
         consumer.seek_to_end()
     elif re.fullmatch(r"-?\d+", offset):
         number = int(offset)
-        ends = consumer.end_offsets(consumer.assignment()) if number < 0 else {}
+        ends = consumer.end_offsets(consumer.assignment())
         starts = consumer.beginning_offsets(consumer.assignment()) if number < 0 else {}
-        for each in consumer.assignment():
+        for each in sorted(consumer.assignment()):
             consumer.seek(each, max(ends[each] + number, starts[each]) if number < 0 else number)
+            if number > ends[each]:
+                typer.echo(
+                    f"barnabas: Partition {each} ends at offset {ends[each]}, before {number}: "
+                    "what comes after its end is shown.",
+                    err=True,
+                )
     else:
-        raise BarnabasError(f"--offset takes a number, earliest or latest, not {offset!r}.")
+        raise WrongUsage(f"--offset takes a number, earliest or latest, not {offset!r}.")
 
 
 def _copy(

@@ -1,7 +1,7 @@
 """How a command ends: its exit code, and one sentence on stderr when it failed. Never a traceback.
 
-Used by `main` and around every command. 0 done, 1 failed, 2 wrong usage (typer's), 130 Ctrl-C, 141 the reader of
-a pipe went away. BARNABAS_DEBUG=1 shows the traceback of what is our fault.
+Used by `main` and around every command. 0 done, 1 failed, 2 wrong usage (ours or typer's), 130 Ctrl-C, 141 the
+reader of a pipe went away. BARNABAS_DEBUG=1 shows the traceback of what is our fault.
 """
 
 import os
@@ -16,8 +16,13 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 FAILED = 1
+WRONG_USAGE = 2
 INTERRUPTED = 130
 PIPE_CLOSED = 141
+
+
+class WrongUsage(BarnabasError):
+    """What was typed makes no sense, whatever the broker may say to it."""
 
 
 def ends_well(command: Callable[P, T]) -> Callable[P, T]:
@@ -28,6 +33,8 @@ def ends_well(command: Callable[P, T]) -> Callable[P, T]:
         try:
             result = command(*args, **kwargs)
             _flush()  # a pipe that is closed already must be noticed here, not at exit
+        except WrongUsage as error:
+            fail(str(error), WRONG_USAGE)
         except BarnabasError as error:
             fail(str(error))
         except KeyboardInterrupt:
@@ -48,11 +55,11 @@ def ends_well(command: Callable[P, T]) -> Callable[P, T]:
     return wrapped
 
 
-def fail(sentence: str) -> NoReturn:
+def fail(sentence: str, code: int = FAILED) -> NoReturn:
     """Say what is wrong and end."""
     _flush()
     sys.stderr.write(f"barnabas: {sentence}\n")
-    sys.exit(FAILED)
+    sys.exit(code)
 
 
 def _flush() -> None:

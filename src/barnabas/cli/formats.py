@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
+from barnabas.cli.exits import WrongUsage
 from barnabas.client.consumer import ConsumerRecord
 from barnabas.errors import BarnabasError
 
@@ -38,7 +39,7 @@ def writer(name: str) -> Write:
         return _json_line
     if "%" in name:
         return _template(name)
-    raise BarnabasError(
+    raise WrongUsage(
         f"There is no format {name!r}: use value, key-value, json or a template such as '%k: %v\\n'."
     )
 
@@ -94,7 +95,7 @@ def _template(text: str) -> Write:
         elif sign == "%" and letter in _LETTERS:
             parts.append(_LETTERS[letter])
         elif sign == "%":
-            raise BarnabasError(
+            raise WrongUsage(
                 f"A format has no %{letter}: use {' '.join('%' + each for each in _LETTERS)} or %%."
             )
         else:
@@ -109,13 +110,13 @@ def reader(name: str, key_separator: str | None, null_marker: str | None) -> Rea
     if name == "json":
         return _from_json_line
     if name != "value":
-        raise BarnabasError(f"There is no format {name!r}: use value or json.")
+        raise WrongUsage(f"There is no format {name!r}: use value or json.")
     null = None if null_marker is None else null_marker.encode()
     if key_separator is None:
         return lambda line: Parsed(None if line == null else line)
     separator = key_separator.encode().decode("unicode_escape").encode("latin-1")
     if not separator:
-        raise BarnabasError("--key-separator is empty.")
+        raise WrongUsage("--key-separator is empty.")
 
     def keyed(line: bytes) -> Parsed:
         key, found, value = line.partition(separator)

@@ -1,15 +1,15 @@
 """`barnabas group list|describe|delete|reset`."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from barnabas.cli.exits import ends_well
+from barnabas.cli.exits import WrongUsage, ends_well
 from barnabas.cli.moments import moment
-from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap
-from barnabas.errors import BarnabasError, Code, Refused
+from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, IfExists, admin_of, delete_each
+from barnabas.errors import UnknownTopicOrPartition
 from barnabas.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -24,12 +24,6 @@ app = typer.Typer(
 
 Name = Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")]
 _NOTHING = "-"
-
-
-def _admin(bootstrap: str) -> "Admin":
-    from barnabas.client.admin import Admin
-
-    return Admin(bootstrap, client_id="barnabas-cli")
 
 
 @app.command("list")
@@ -53,7 +47,7 @@ def list_groups(
     \b
     barnabas group list --state Empty
     """
-    with _admin(bootstrap) as admin:
+    with admin_of(bootstrap) as admin:
         found = admin.list_groups(states=state or (), types=type or ())
     if not verbose:
         for each in found:
@@ -74,7 +68,7 @@ def describe(
     \b
     barnabas group describe billing
     """
-    with _admin(bootstrap) as admin:
+    with admin_of(bootstrap) as admin:
         for place, name in enumerate(names):
             if place:
                 typer.echo()
@@ -92,7 +86,7 @@ def _print_head(group: "GroupDescription") -> None:
 
 
 def _print_partitions(admin: "Admin", group: "GroupDescription") -> None:
-    committed = admin.committed_offsets(group.id)
+    committed = admin.list_group_offsets(group.id)
     owners: dict[TopicPartition, MemberDescription] = {
         partition: member for member in group.members for partition in member.partitions
     }
@@ -128,9 +122,7 @@ def _ends(admin: "Admin", partitions: Iterable[TopicPartition]) -> dict[TopicPar
     for wanted in topics.values():
         try:
             answers = admin.list_offsets(dict.fromkeys(wanted, LATEST))
-        except Refused as error:
-            if error.code is not Code.UNKNOWN_TOPIC_OR_PARTITION:
-                raise
+        except UnknownTopicOrPartition:
             continue
         found |= {partition: at.offset for partition, at in answers.items()}
     return found
@@ -164,7 +156,7 @@ def _print_members(group: "GroupDescription") -> None:
 @ends_well
 def delete(
     names: Annotated[list[str], typer.Argument(metavar="GROUP...", help="What to delete, for good.")],
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="Be content if there is none.")] = False,
+    if_exists: IfExists = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Delete groups that have no members, and what they have committed.
@@ -172,15 +164,8 @@ def delete(
     \b
     barnabas group delete billing
     """
-    with _admin(bootstrap) as admin:
-        for name in names:
-            try:
-                admin.delete_group(name)
-            except Refused as error:
-                if not (if_exists and error.code is Code.GROUP_ID_NOT_FOUND):
-                    raise
-            else:
-                typer.echo(f"Deleted group {name}.")
+    with admin_of(bootstrap) as admin:
+        delete_each("group", names, admin.delete_group, if_exists)
 
 
 @app.command()
@@ -212,80 +197,37 @@ def reset(
     barnabas group reset billing --topic orders --shift-by -100 --execute
     """
     if (to is None) == (shift_by is None):
-        raise BarnabasError("Say where to: either --to or --shift-by.")
-    with _admin(bootstrap) as admin:
-        wanted = _partitions(admin, topic)
-        _need_nobody(admin, name)
-        current = admin.committed_offsets(name, wanted)
-        new = _limited(admin, _moved(admin, current, wanted, to, shift_by))
-        rows = [(p.topic, str(p.partition), _shown(current.get(p)), str(new[p])) for p in wanted]
-        _table([("TOPIC", "PARTITION", "CURRENT-OFFSET", "NEW-OFFSET"), *rows])
-        if execute:
-            admin.alter_offsets(name, new)
+        raise WrongUsage("Say where to: either --to or --shift-by.")
+    where, target = _named(topic), _target(to, shift_by)
+    with admin_of(bootstrap) as admin:
+        moved = admin.reset_group_offsets(name, where, validate_only=not execute, **target)
+    rows = [(p.topic, str(p.partition), _shown(at.before), str(at.after)) for p, at in moved.items()]
+    _table([("TOPIC", "PARTITION", "CURRENT-OFFSET", "NEW-OFFSET"), *rows])
     if not execute:
         typer.echo("Nothing is changed yet: add --execute to do it.", err=True)
 
 
-def _partitions(admin: "Admin", topics: Iterable[str]) -> list[TopicPartition]:
+def _named(topics: Iterable[str]) -> list[str | TopicPartition]:
     """What T or T:0,3 names."""
-    wanted: set[TopicPartition] = set()
+    wanted: list[str | TopicPartition] = []
     for text in topics:
         name, colon, numbers = text.partition(":")
-        count = len(admin.describe_topics([name])[0].partitions)
         if colon and not re.fullmatch(r"\d+(,\d+)*", numbers):
-            raise BarnabasError(f"--topic takes T or T:0,3, not {text!r}.")
-        chosen = set(map(int, numbers.split(","))) if colon else set(range(count))
-        if chosen and max(chosen) >= count:
-            raise BarnabasError(f"Topic {name!r} has no partition {max(chosen)}, only {count}.")
-        wanted |= {TopicPartition(name, number) for number in chosen}
-    return sorted(wanted)
+            raise WrongUsage(f"--topic takes T or T:0,3, not {text!r}.")
+        wanted += [TopicPartition(name, int(number)) for number in numbers.split(",")] if colon else [name]
+    return wanted
 
 
-def _need_nobody(admin: "Admin", name: str) -> None:
-    """A group that is not there yet can be given offsets too."""
-    try:
-        group = admin.describe_group(name)
-    except Refused as error:
-        if error.code is not Code.GROUP_ID_NOT_FOUND:
-            raise
-        return
-    if group.members:
-        raise BarnabasError(
-            f"Group {name!r} is {group.state}, its members ({len(group.members)}) are reading: stop them, then reset."
-        )
-
-
-def _moved(
-    admin: "Admin",
-    current: Mapping[TopicPartition, int],
-    wanted: list[TopicPartition],
-    to: str | None,
-    shift_by: int | None,
-) -> dict[TopicPartition, int]:
+def _target(to: str | None, shift_by: int | None) -> dict[str, int]:
+    """--to and --shift-by, as Admin's arguments."""
     from barnabas.client.offsets import EARLIEST, LATEST
 
-    if shift_by is not None:
-        for each in wanted:
-            if each not in current:
-                raise BarnabasError(f"Partition {each} has no committed offset to be shifted: say --to.")
-        return {each: current[each] + shift_by for each in wanted}
-    assert to is not None
+    if to is None:
+        return {} if shift_by is None else {"shift_by": shift_by}
     if re.fullmatch(r"\d+", to):
-        return dict.fromkeys(wanted, int(to))
+        return {"to_offset": int(to)}
     where = {"earliest": EARLIEST, "latest": LATEST}.get(to)
-    found = admin.list_offsets(dict.fromkeys(wanted, moment(to) if where is None else where))
-    late = [each for each in wanted if found[each].offset < 0]
-    ends = admin.list_offsets(dict.fromkeys(late, LATEST)) if late else {}
-    return {each: ends.get(each, found[each]).offset for each in wanted}
-
-
-def _limited(admin: "Admin", offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """No offset before a log's start or behind its end."""
-    from barnabas.client.offsets import EARLIEST, LATEST
-
-    starts = admin.list_offsets(dict.fromkeys(offsets, EARLIEST))
-    ends = admin.list_offsets(dict.fromkeys(offsets, LATEST))
-    return {each: min(max(at, starts[each].offset), ends[each].offset) for each, at in offsets.items()}
+    return {"to": moment(to) if where is None else where}
 
 
 def _shown(number: int | None) -> str:

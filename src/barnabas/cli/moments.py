@@ -4,7 +4,7 @@ import re
 import time
 from datetime import datetime
 
-from barnabas.errors import BarnabasError
+from barnabas.cli.exits import WrongUsage
 
 _UNITS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -19,6 +19,6 @@ def moment(text: str) -> int:
     try:
         return int(datetime.fromisoformat(text).astimezone().timestamp() * 1000)
     except ValueError:
-        raise BarnabasError(
+        raise WrongUsage(
             f"{text!r} is no time: say 2026-01-31T12:00, milliseconds since 1970, or 10m."
         ) from None

@@ -1,10 +1,14 @@
 """Options that many commands share, declared once. Used by every command family."""
 
-from typing import Annotated, TypeAlias
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from barnabas.errors import BarnabasError
+from barnabas.cli.exits import WrongUsage
+
+if TYPE_CHECKING:
+    from barnabas.client.admin import Admin
 
 Bootstrap: TypeAlias = Annotated[
     str,
@@ -25,6 +29,29 @@ Configs: TypeAlias = Annotated[
     ),
 ]
 
+IfExists: TypeAlias = Annotated[bool, typer.Option("--if-exists", help="Be content if there is none.")]
+
+
+def admin_of(bootstrap: str) -> "Admin":
+    """The client that looks after a cluster; loaded only by commands that need it."""
+    from barnabas.client.admin import Admin
+
+    return Admin(bootstrap, client_id="barnabas-cli")
+
+
+def delete_each(what: str, names: Iterable[str], delete: Callable[[str], None], if_exists: bool) -> None:
+    """Delete topics or groups one after the other, and say so of each."""
+    from barnabas.errors import GroupIdNotFound, UnknownTopicOrPartition
+
+    for name in names:
+        try:
+            delete(name)
+        except (GroupIdNotFound, UnknownTopicOrPartition):
+            if not if_exists:
+                raise
+        else:
+            typer.echo(f"Deleted {what} {name}.")
+
 
 def pairs(settings: list[str] | None, option: str) -> dict[str, str]:
     """NAME=VALUE options as a mapping."""
@@ -32,6 +59,6 @@ def pairs(settings: list[str] | None, option: str) -> dict[str, str]:
     for setting in settings or []:
         name, equals, value = setting.partition("=")
         if not equals or not name.strip():
-            raise BarnabasError(f"{option} takes NAME=VALUE, not {setting!r}.")
+            raise WrongUsage(f"{option} takes NAME=VALUE, not {setting!r}.")
         found[name.strip()] = value
     return found

@@ -8,12 +8,13 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from barnabas.cli.exits import ends_well
+from barnabas.cli.exits import WrongUsage, ends_well
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap
 from barnabas.errors import BarnabasError
 
@@ -26,6 +27,20 @@ _LONGEST_LINE = 64 << 20
 
 LARGEST = 100 << 20
 """As much as a broker reads at once: how large a record may be is for its topic to say (max.message.bytes)."""
+
+
+class Acks(StrEnum):
+    NONE = "0"
+    LEADER = "1"
+    ALL = "all"
+
+
+class Codec(StrEnum):
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
 
 
 @ends_well
@@ -54,12 +69,12 @@ def produce(
         int | None, typer.Option("--partition", "-p", min=0, help="The partition, whatever the key.")
     ] = None,
     compression_type: Annotated[
-        str,
-        typer.Option("--compression-type", "-z", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd."),
-    ] = "none",
+        Codec, typer.Option("--compression-type", "-z", help="How batches are compressed.")
+    ] = Codec.NONE,
     acks: Annotated[
-        str, typer.Option("--acks", help="Who must have it before it counts as sent: 0, 1, all.")
-    ] = "all",
+        Acks,
+        typer.Option("--acks", help="Who must have it before it counts as sent: nobody, the leader, all."),
+    ] = Acks.ALL,
     batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Bytes of a batch.")] = 256 * 1024,
     timeout_ms: Annotated[
         int, typer.Option("--timeout", min=1, metavar="MS", help="How long to try before giving up.")
@@ -81,8 +96,8 @@ def produce(
     with Producer(
         bootstrap,
         client_id="barnabas-cli",
-        acks=acks,
-        compression_type=compression_type,
+        acks=acks.value,
+        compression_type=compression_type.value,
         batch_size=batch_size,
         delivery_timeout_ms=timeout_ms,
         max_block_ms=min(timeout_ms, 5_000),
@@ -98,7 +113,7 @@ def produce(
 def _header(text: str) -> tuple[str, bytes | None]:
     name, equals, value = text.partition("=")
     if not name or not equals:
-        raise BarnabasError(f"--header takes NAME=VALUE, not {text!r}.")
+        raise WrongUsage(f"--header takes NAME=VALUE, not {text!r}.")
     return name, value.encode()
 
 

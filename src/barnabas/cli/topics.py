@@ -4,12 +4,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from barnabas.cli.exits import ends_well
-from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Configs, pairs
-from barnabas.errors import BarnabasError, Code, Refused
+from barnabas.cli.exits import WrongUsage, ends_well
+from barnabas.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    Bootstrap,
+    Configs,
+    IfExists,
+    admin_of,
+    delete_each,
+    pairs,
+)
+from barnabas.errors import TopicAlreadyExists
 
 if TYPE_CHECKING:
-    from barnabas.client.admin import Admin
     from barnabas.client.cluster import Topic
 
 app = typer.Typer(
@@ -17,12 +24,6 @@ app = typer.Typer(
 )
 
 Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")]
-
-
-def _admin(bootstrap: str) -> "Admin":
-    from barnabas.client.admin import Admin
-
-    return Admin(bootstrap, client_id="barnabas-cli")
 
 
 @app.command()
@@ -46,7 +47,7 @@ def create(
     barnabas topic create orders --partitions 4
     barnabas topic create users --config cleanup.policy=compact
     """
-    with _admin(bootstrap) as admin:
+    with admin_of(bootstrap) as admin:
         try:
             admin.create_topic(
                 name,
@@ -54,8 +55,8 @@ def create(
                 replication_factor=replication_factor or -1,
                 configs=pairs(config, "--config"),
             )
-        except Refused as error:
-            if not (if_not_exists and error.code is Code.TOPIC_ALREADY_EXISTS):
+        except TopicAlreadyExists:
+            if not if_not_exists:
                 raise
             return
     typer.echo(f"Created topic {name}.")
@@ -70,7 +71,7 @@ def list_topics(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Print the names of all topics, one a line."""
-    with _admin(bootstrap) as admin:
+    with admin_of(bootstrap) as admin:
         for name in admin.list_topics(include_internal=not exclude_internal):
             typer.echo(name)
 
@@ -88,11 +89,11 @@ def describe(
     \b
     barnabas topic describe orders
     """
-    from barnabas.client.resources import ConfigSource, Resource, ResourceType
+    from barnabas.client.configs import ConfigSource, Resource
 
-    with _admin(bootstrap) as admin:
+    with admin_of(bootstrap) as admin:
         for topic in admin.describe_topics(names or None):
-            found = admin.describe_configs(Resource(ResourceType.TOPIC, topic.name))
+            found = admin.describe_configs(Resource.topic(topic.name))
             own = [f"{each.name}={each.value}" for each in found if each.source is ConfigSource.DYNAMIC_TOPIC]
             _print_topic(topic, own)
 
@@ -140,15 +141,15 @@ def alter(
     barnabas topic alter orders --partitions 8
     barnabas topic alter orders --config retention.ms=3600000 --delete-config segment.bytes
     """
-    from barnabas.client.resources import Resource, ResourceType
+    from barnabas.client.configs import Resource
 
     changes: dict[str, str | None] = dict(pairs(config, "--config"))
     changes |= dict.fromkeys(delete_config or [])
     if partitions is None and not changes:
-        raise BarnabasError("There is nothing to alter: give --partitions, --config or --delete-config.")
-    with _admin(bootstrap) as admin:
+        raise WrongUsage("There is nothing to alter: give --partitions, --config or --delete-config.")
+    with admin_of(bootstrap) as admin:
         if changes:
-            admin.alter_configs(Resource(ResourceType.TOPIC, name), changes)
+            admin.alter_configs(Resource.topic(name), changes)
         if partitions is not None:
             admin.create_partitions(name, partitions)
     typer.echo(f"Altered topic {name}.")
@@ -158,7 +159,7 @@ def alter(
 @ends_well
 def delete(
     names: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="What to delete, for good.")],
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="Be content if there is none.")] = False,
+    if_exists: IfExists = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Delete topics and all their records.
@@ -166,12 +167,5 @@ def delete(
     \b
     barnabas topic delete orders
     """
-    with _admin(bootstrap) as admin:
-        for name in names:
-            try:
-                admin.delete_topic(name)
-            except Refused as error:
-                if not (if_exists and error.code is Code.UNKNOWN_TOPIC_OR_PARTITION):
-                    raise
-            else:
-                typer.echo(f"Deleted topic {name}.")
+    with admin_of(bootstrap) as admin:
+        delete_each("topic", names, admin.delete_topic, if_exists)

@@ -6,6 +6,7 @@ The imports that cost time are inside the functions: a broker is to be up in a b
 import logging
 from collections.abc import Sequence
 
+from barnabas.cli.exits import WrongUsage
 from barnabas.config import KAFKAS_OWN, broker_config, broker_settings
 from barnabas.errors import BarnabasError
 
@@ -66,7 +67,7 @@ def _pairs(settings: Sequence[str]) -> dict[str, str]:
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals or not name:
-            raise BarnabasError(f"--set takes NAME=VALUE, not {setting!r}.")
+            raise WrongUsage(f"--set takes NAME=VALUE, not {setting!r}.")
         found[name.strip()] = value.strip()
     return found
 

@@ -3,6 +3,8 @@
 Raised all over `client`; caught by its retries and, at the top, by the command line.
 """
 
+from collections.abc import Sequence
+
 from barnabas.errors import Code, NetworkException, Refused, RequestTimedOut, Stale
 
 
@@ -25,11 +27,26 @@ RETRIABLE = frozenset(code for code in Code if code and code.kind.retriable)
 """Codes after which the same request may succeed."""
 
 
+def refusal(code: int, about: str, message: str | None = None) -> Refused:
+    """What a broker said no with; `about` names what it was about, such as "Topic 'orders'"."""
+    known = Code.of(code)
+    text = message or known.advice
+    if known is Code.UNKNOWN_SERVER_ERROR and code != known:
+        text = message or f"the broker answered with error {code}, which this client does not know."
+    return Refused(known, text if text.startswith(about) else f"{about}: {text}")
+
+
 def check(code: int, about: str, message: str | None = None) -> None:
-    """Raise what a broker said no with; `about` names what it was about, such as "Topic 'orders'"."""
+    """Raise what a broker said no with, if it did."""
     if code:
-        known = Code.of(code)
-        text = message or known.advice
-        if known is Code.UNKNOWN_SERVER_ERROR and code != known:
-            text = message or f"the broker answered with error {code}, which this client does not know."
-        raise Refused(known, text if text.startswith(about) else f"{about}: {text}")
+        raise refusal(code, about, message)
+
+
+def raise_first(failures: Sequence[Refused]) -> None:
+    """Of several refusals raise the first that lasts; the others are noted with it."""
+    if failures:
+        first = min(failures, key=lambda failure: failure.retriable)
+        for other in failures:
+            if other is not first:
+                first.add_note(str(other))
+        raise first

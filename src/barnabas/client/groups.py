@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from barnabas.client.cluster import Cluster
-from barnabas.client.failures import check
+from barnabas.client.failures import check, raise_first
 from barnabas.errors import Code, Refused
 from barnabas.types import Offset, TopicPartition
 from barnabas.wire.apis import ApiKey
@@ -202,6 +202,17 @@ def delete_group(cluster: Cluster, group: str, *, timeout: float) -> None:
         check(answer.results[0].error_code, f"Group {group!r}")
 
     cluster.retry(ask, timeout=timeout)
+
+
+def delete_groups(cluster: Cluster, groups: Iterable[str], *, timeout: float) -> None:
+    """Delete groups, each at its own coordinator. Raises for the first that is refused, after all were tried."""
+    failures: list[Refused] = []
+    for group in groups:
+        try:
+            delete_group(cluster, group, timeout=timeout)
+        except Refused as error:
+            failures.append(error)
+    raise_first(failures)
 
 
 def committed_offsets(

@@ -19,7 +19,7 @@ from barnabas.cluster.image import (
     TopicImage,
 )
 from barnabas.config import BrokerConfig, topic_config
-from barnabas.errors import Code, Refused
+from barnabas.errors import Code, Refused, counted
 from barnabas.setting import ConfigError
 from barnabas.types import BrokerId
 
@@ -90,18 +90,19 @@ def add_partitions(
         raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
     present = len(topic.partitions)
     if count == present:
-        raise Refused(Code.INVALID_PARTITIONS, f"Topic {name!r} has {present} partitions already.")
+        raise Refused(Code.INVALID_PARTITIONS, f"Topic {name!r} has {counted(present, 'partition')} already.")
     if count < present:
         raise Refused(
             Code.INVALID_PARTITIONS,
-            f"Topic {name!r} has {present} partitions; they can become more, not fewer (asked for: {count}).",
+            f"Topic {name!r} has {counted(present, 'partition')}; they can become more, not fewer "
+            f"(asked for: {count}).",
         )
     _check_count(count - present)
     if assignments is not None:
         if len(assignments) != count - present:
             raise Refused(
                 Code.INVALID_REPLICA_ASSIGNMENT,
-                f"{count - present} partitions are to be added, and {len(assignments)} are assigned.",
+                f"{counted(count - present, 'partition')} to be added, but replicas are given for {len(assignments)}.",
             )
         added = tuple(_partition(image, replicas) for replicas in assignments)
     else:

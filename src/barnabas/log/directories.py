@@ -17,7 +17,7 @@ from uuid import UUID
 from barnabas.clock import Clock
 from barnabas.config import TopicConfig
 from barnabas.disk import Disk
-from barnabas.errors import BarnabasError, Code, Refused
+from barnabas.errors import BarnabasError, Code, Refused, counted, reason_of
 from barnabas.log.checkpoint import CLEANER_OFFSETS, HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS
 from barnabas.log.directory import DataDirectory, Owner, short_id
 from barnabas.log.log import Log
@@ -192,13 +192,15 @@ class Directories:
             self._lost.update(gone)
             directory.release()
             _logger.error(
-                "The data directory %s is offline with %d partitions: %s. Repair it, then start again.",
+                "The data directory %s is offline with %s: %s. Repair it, then start again.",
                 directory.path,
-                len(gone),
-                error,
+                counted(len(gone), "partition"),
+                reason_of(error),
             )
         if not self.online():
-            raise BarnabasError(f"No data directory works any more; the last was {directory.path}: {error}.")
+            raise BarnabasError(
+                f"No data directory works any more; the last was {directory.path}: {reason_of(error)}."
+            )
 
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, Offset] | None = None) -> None:
         """Write down where all logs stand, where that has changed: recovery gets shorter, starts are kept."""
