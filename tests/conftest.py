@@ -13,6 +13,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -82,6 +83,16 @@ def bootstrap() -> Iterator[str]:
 
     with Broker() as broker:
         yield broker.bootstrap
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """One Spark for the whole run: it takes seconds to start, and a process can have only one."""
+    from barnabas.spark.session import start_session
+
+    session = start_session("barnabas-tests", master="local[2]")
+    yield session
+    session.stop()
 
 
 @pytest.fixture

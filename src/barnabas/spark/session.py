@@ -6,6 +6,7 @@ starts to look for it.
 """
 
 import functools
+import logging
 import os
 import re
 import shutil
@@ -60,6 +61,8 @@ def start_session(
         builder = builder.config(key, value)
     if master is not None:
         builder = builder.master(master)
+    # What fails in Python under Spark is logged with its traceback, and then raised again: once is enough.
+    logging.getLogger("py4j").addHandler(logging.NullHandler())
     with _spark_speaks_to(log) as said, warnings.catch_warnings():
         # PySpark 4.3 warns of pandas 3; what we use of it (Arrow) is tested with it.
         warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
