@@ -72,6 +72,7 @@ class Connection:
         "address",
         "bytes_in",
         "bytes_out",
+        "envelope_size",
     )
 
     def __init__(
@@ -87,6 +88,8 @@ class Connection:
         self.active = True
         self.bytes_in = 0
         self.bytes_out = 0
+        self.envelope_size = 0
+        """How long the envelope of the last produce request was, if `envelopes` knows it."""
         self._loop = asyncio.get_running_loop()
         self._sock = sock
         self._fd = sock.fileno()

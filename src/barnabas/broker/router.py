@@ -21,6 +21,7 @@ from barnabas.wire.schema import Chunk
 if TYPE_CHECKING:
     from barnabas.broker.broker import Broker
     from barnabas.broker.connection import Connection
+    from barnabas.broker.envelopes import Envelopes
 
 log = logging.getLogger("barnabas.router")
 
@@ -92,9 +93,14 @@ class Router:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self._routes: dict[tuple[int, int], Route] = {}
+        self._envelopes: Envelopes | None = None
 
     def answer(self, frame: memoryview, peer: "Connection") -> list[Chunk] | Later | None:
         """The answer's bytes, now or later, or None where none is wanted. Malformed costs the connection."""
+        if peer.envelope_size > 0 and self._envelopes is not None:
+            chunks = self._envelopes.answer(frame, peer)
+            if chunks is not None:
+                return chunks
         started = perf_counter()
         header = read_request_header(frame)
         key, version, correlation_id, _, body_at = header
@@ -114,6 +120,8 @@ class Router:
         except Exception as error:
             response = _fail(route, request, peer.address, error)
         if type(response) is route.response:
+            if key == ApiKey.PRODUCE:
+                self._learn(frame, header, request, response, peer)
             chunks = _encoded(route, response, correlation_id, peer.address)
         elif response is None:
             chunks = None
@@ -123,6 +131,13 @@ class Router:
             )
         route.metrics.observe(perf_counter() - started)
         return chunks
+
+    def _learn(self, *answered: Any) -> None:
+        if self._envelopes is None:
+            from barnabas.broker.envelopes import Envelopes
+
+            self._envelopes = Envelopes(self._broker)
+        self._envelopes.learn(*answered)
 
     def _find(self, key: int, version: int) -> Route | None:
         api = APIS.get(key)

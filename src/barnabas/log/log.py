@@ -180,7 +180,7 @@ class Log:
                 self.producers.note_marker(header, first, marker, max_timestamp)
             elif not header.attributes & CONTROL:
                 self.producers.note(header, first)
-        return Appended(first, last, append_time, False)
+        return tuple.__new__(Appended, (first, last, append_time, False))
 
     def append_replicated(self, batches: memoryview, *, now: Millis) -> None:
         """Store what a leader has stored, as it is; a batch cut off at the end is left for the next fetch."""

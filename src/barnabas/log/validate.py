@@ -35,6 +35,7 @@ from barnabas.wire.batch import (
 )
 from barnabas.wire.compression import Compression, compress
 
+_new = tuple.__new__
 _NO_LIMIT = 2**63 - 1
 _LARGEST_CODEC = max(Compression)
 _ODD_ATTRIBUTES = CONTROL | DELETE_HORIZON | LOG_APPEND_TIME
@@ -62,7 +63,8 @@ def validate(batches: memoryview, *, config: TopicConfig, now: Millis, internal:
     length = len(batches)
     if length < HEADER_SIZE:
         raise _not_a_batch(batches)
-    header = BatchHeader._make(HEADER.unpack_from(batches))
+    # A NamedTuple made by its name costs 130 ns more.
+    header = _new(BatchHeader, HEADER.unpack_from(batches))
     (
         base_offset,
         batch_length,
@@ -124,7 +126,7 @@ def validate(batches: memoryview, *, config: TopicConfig, now: Millis, internal:
         )
     if append_time >= 0:
         header = _stamped(batches, append_time)
-    return Validated(batches, header, append_time)
+    return _new(Validated, (batches, header, append_time))
 
 
 def _not_a_batch(batches: memoryview) -> Refused:
