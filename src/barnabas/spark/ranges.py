@@ -1,0 +1,77 @@
+"""Ranges of offsets: how a read is split into tasks, how a batch is kept small, what was lost. Pure.
+
+Used by the readers on the driver. Always holds: what is split or cut covers the same offsets, each once.
+"""
+
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
+
+from barnabas.types import TopicPartition
+
+Offsets: TypeAlias = dict[TopicPartition, int]
+
+
+class OffsetRange(NamedTuple):
+    """Offsets of one partition, from `start` up to but not with `end`."""
+
+    partition: TopicPartition
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        return max(self.end - self.start, 0)
+
+
+def ranges_between(
+    start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
+) -> list[OffsetRange]:
+    """What lies between two sets of offsets, without what is empty."""
+    found = (OffsetRange(each, start[each], end[each]) for each in sorted(end) if each in start)
+    return [each for each in found if each.size]
+
+
+def split(
+    ranges: Iterable[OffsetRange], *, at_least: int | None = None, largest: int | None = None
+) -> list[OffsetRange]:
+    """The same offsets in at least so many pieces (as far as there are offsets), none larger than `largest`."""
+    whole = [each for each in ranges if each.size]
+    total = sum(each.size for each in whole)
+    piece = min(largest or total, max(total // at_least, 1) if at_least else total)
+    found: list[OffsetRange] = []
+    for partition, start, end in whole:
+        parts = -(-(end - start) // piece)
+        edges = [start + (end - start) * part // parts for part in range(parts + 1)]
+        found += (OffsetRange(partition, *edge) for edge in pairwise(edges))
+    return found
+
+
+def limited(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], most: int) -> Offsets:
+    """An end that is at most so many offsets away; each partition gets its share of what waits."""
+    waiting = {each: max(at - start[each], 0) for each, at in end.items()}
+    total = sum(waiting.values())
+    if total <= most:
+        return dict(end)
+    shares = {each: size * most // total for each, size in waiting.items()}
+    # What rounding left over goes to those that were cut most, so that every batch is full and small backlogs move.
+    left = most - sum(shares.values())
+    for each in sorted(waiting, key=lambda each: (-(waiting[each] * most % total), each))[:left]:
+        shares[each] += 1
+    return {each: start[each] + shares[each] for each in end}
+
+
+def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    """Offsets as Spark's Kafka source keeps them in a checkpoint: topic, partition, offset."""
+    found: dict[str, dict[str, int]] = {}
+    for each, offset in sorted(offsets.items()):
+        found.setdefault(each.topic, {})[str(each.partition)] = offset
+    return found
+
+
+def from_json(offsets: Mapping[str, Mapping[str, int]]) -> Offsets:
+    return {
+        TopicPartition(topic, int(index)): offset
+        for topic, indexes in offsets.items()
+        for index, offset in indexes.items()
+    }

@@ -1,0 +1,164 @@
+"""What the driver asks the cluster before anything is read: which partitions there are, and where they begin and end.
+
+Used by both readers. Always holds: an answer covers all partitions that were asked for, or a sentence says why not.
+"""
+
+import re
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TypeVar
+
+from barnabas.client.admin import Admin
+from barnabas.client.configs import Resource, ResourceType
+from barnabas.client.failures import Unreachable
+from barnabas.errors import BarnabasError, Code, Refused
+from barnabas.spark.options import EARLIEST, LATEST, OptionError, Place, ReadOptions
+from barnabas.spark.ranges import Offsets
+from barnabas.types import TopicPartition
+
+_PARTITIONS_FOR_S = 1.0
+_PAUSE_S = 0.1
+_FOR_THE_DRIVER = ("client_id", "request_timeout_ms", "retry_backoff_ms")
+
+T = TypeVar("T")
+
+
+class Survey:
+    """A connection to the cluster for planning reads."""
+
+    def __init__(self, options: ReadOptions, *, patient: bool = False) -> None:
+        self._wanted = options.subscription
+        self._patience_s = options.client.get("request_timeout_ms", 30_000) / 1000 if patient else 0.0
+        self._has_answered = False
+        self._known: list[TopicPartition] = []
+        self._known_at = 0.0
+        self._late_start_is_latest = options.late_start_is_latest
+        settings = {name: options.client[name] for name in _FOR_THE_DRIVER if name in options.client}
+        self._admin = Admin(options.bootstrap, **{"client_id": "barnabas-spark", **settings})
+
+    def close(self) -> None:
+        self._admin.close()
+
+    def __enter__(self) -> "Survey":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def partitions(self, *, missing_is_error: bool = True) -> list[TopicPartition]:
+        """The partitions that there are now of what is subscribed to."""
+        if self._wanted.pattern is not None:
+            whole_name = re.compile(self._wanted.pattern)
+            names = [name for name in self._ask(self._admin.list_topics) if whole_name.fullmatch(name)]
+            return self._partitions_of(names, missing_is_error=False)
+        topics = self._wanted.topics or tuple({each.topic for each in self._wanted.partitions})
+        there = self._partitions_of(topics, missing_is_error=missing_is_error)
+        if self._wanted.topics:
+            return there
+        absent = sorted(set(self._wanted.partitions) - set(there))
+        if absent and missing_is_error:
+            raise BarnabasError(f"There is no partition {absent[0]}, which the option assign names.")
+        return sorted(set(self._wanted.partitions) & set(there))
+
+    def latest_of_all(self) -> Offsets:
+        """Where all partitions end that there are; which there are is asked once a second."""
+        # Spark asks for this every 10 ms while nothing comes.
+        if time.monotonic() - self._known_at > _PARTITIONS_FOR_S:
+            self._look_again()
+        try:
+            return self.latest(self._known)
+        except Refused as error:
+            if error.code is not Code.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            self._look_again()
+            return self.latest(self._known)
+
+    def _look_again(self) -> None:
+        self._known = self.partitions(missing_is_error=False)
+        self._known_at = time.monotonic()
+
+    def earliest(self, partitions: Collection[TopicPartition]) -> Offsets:
+        return self._offsets(dict.fromkeys(partitions, EARLIEST))
+
+    def latest(self, partitions: Collection[TopicPartition]) -> Offsets:
+        return self._offsets(dict.fromkeys(partitions, LATEST))
+
+    def first_since(self, times: Mapping[TopicPartition, int]) -> Offsets:
+        """The first record at or after a time in each partition; what has none is left out."""
+        return {each: offset for each, offset in self._offsets(times).items() if offset >= 0}
+
+    def start_of(self, place: Place, partitions: Collection[TopicPartition]) -> Offsets:
+        """Where startingOffsets and its kind say that reading begins."""
+        return self._resolve("startingOffsets", place, partitions, late_is_latest=self._late_start_is_latest)
+
+    def end_of(self, place: Place, partitions: Collection[TopicPartition]) -> Offsets:
+        """Where endingOffsets and its kind say that reading ends."""
+        return self._resolve("endingOffsets", place, partitions, late_is_latest=True)
+
+    def stamps_on_append(self, topics: Iterable[str]) -> set[str]:
+        """Of these topics, those whose records are stamped by the broker, so in order."""
+        found = set()
+        for topic in topics:
+            resource = Resource(ResourceType.TOPIC, topic)
+            (config,) = self._admin.describe_configs(resource, ["message.timestamp.type"])
+            if config.value == "LogAppendTime":
+                found.add(topic)
+        return found
+
+    def _resolve(
+        self, option: str, place: Place, partitions: Collection[TopicPartition], *, late_is_latest: bool
+    ) -> Offsets:
+        wanted = dict(place.each) if place.everywhere is None else dict.fromkeys(partitions, place.everywhere)
+        different = sorted(set(wanted) ^ set(partitions))
+        if different:
+            says = "names" if different[0] in wanted else "does not name"
+            which = f"{option}ByTimestamp" if place.is_time else option
+            raise OptionError(
+                f"{which} {says} {different[0]}: it must name all partitions that are read, and no other."
+            )
+        if not place.is_time:
+            asked = {each: number for each, number in wanted.items() if number < 0}
+            return {**wanted, **self._offsets(asked)}
+        found = self.first_since(wanted)
+        late = sorted(set(wanted) - set(found))
+        if late and not late_is_latest:
+            raise BarnabasError(
+                f"No record of {late[0]} is as late as the starting time {wanted[late[0]]}: "
+                "begin earlier, or say startingOffsetsByTimestampStrategy=latest."
+            )
+        return {**found, **self.latest(late)}
+
+    def _offsets(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
+        if not wanted:
+            return {}
+        found = self._ask(lambda: self._admin.list_offsets(wanted))
+        return {each: at.offset for each, at in found.items()}
+
+    def _ask(self, question: Callable[[], T]) -> T:
+        """The answer; a query that runs waits for a broker that comes back, a new one is told at once."""
+        deadline = time.monotonic() + self._patience_s
+        while True:
+            try:
+                found = question()
+            except Unreachable:
+                if not self._has_answered or time.monotonic() > deadline:
+                    raise
+            else:
+                self._has_answered = True
+                return found
+            time.sleep(_PAUSE_S)
+
+    def _partitions_of(self, names: Iterable[str], *, missing_is_error: bool) -> list[TopicPartition]:
+        found: list[TopicPartition] = []
+        names = list(names)
+        try:
+            topics = self._ask(lambda: self._admin.describe_topics(names)) if names else []
+        except Refused as error:
+            if error.code is not Code.UNKNOWN_TOPIC_OR_PARTITION or missing_is_error:
+                raise
+            if len(names) == 1:
+                return []
+            return [each for name in names for each in self._partitions_of([name], missing_is_error=False)]
+        for topic in topics:
+            found += (TopicPartition(topic.name, each.index) for each in topic.partitions)
+        return sorted(found)

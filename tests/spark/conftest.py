@@ -1,0 +1,83 @@
+"""Owns what tests of Spark share: one session, a broker, topics of a test's own."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas import Admin, Producer
+from barnabas.spark.session import start_session
+from barnabas.testing import Broker
+from tests.spark.connector import connector_jars
+
+numbers = count()
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Local Spark on two cores, with Spark's own Kafka connector beside ours."""
+    # Workers have to find what is tested, also where another copy of it is installed.
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]
+    )
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    place = tmp_path_factory.mktemp("spark")
+    settings = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.local.dir": str(place),
+        "spark.sql.warehouse.dir": str(place / "warehouse"),
+    }
+    session = start_session("tests", master="local[2]", jars=connector_jars(), settings=settings)
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Broker]:
+    with Broker() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def admin(broker: Broker) -> Iterator[Admin]:
+    with Admin(bootstrap_servers=broker.bootstrap) as one:
+        yield one
+
+
+@pytest.fixture
+def topic(admin: Admin, request: pytest.FixtureRequest) -> Callable[..., str]:
+    """Makes a topic, named after the test."""
+
+    def make(partitions: int = 3, **configs: str) -> str:
+        name = f"{request.node.originalname}-{next(numbers)}"
+        wanted = {key.replace("_", "."): value for key, value in configs.items()}
+        admin.create_topic(name, partitions=partitions, configs=wanted)
+        return name
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def producer(broker: Broker) -> Iterator[Producer]:
+    with Producer(bootstrap_servers=broker.bootstrap) as one:
+        yield one
+
+
+Load = Callable[..., Any]
+
+
+@pytest.fixture
+def load(spark: Any, broker: Broker) -> Load:
+    """A topic as a table; options by their names."""
+
+    def read(topic: str, schema: str | None = None, **options: str) -> Any:
+        reader = spark.read.format("barnabas").option("kafka.bootstrap.servers", broker.bootstrap)
+        reader = reader.option("subscribe", topic).options(**options)
+        return (reader.schema(schema) if schema else reader).load()
+
+    return read
