@@ -13,6 +13,7 @@ import zstandard
 from barnabas.errors import Code
 from barnabas.wire import batch as layout
 from barnabas.wire.compression import Compression
+from barnabas.wire.records import varint
 from tests import segments
 from tests.clients.adapters.confluent import ConfluentAdapter
 from tests.hostile import corpus
@@ -26,9 +27,9 @@ MAY_GROW_MIB = 300
 
 def _record_of(mib: int) -> Iterator[bytes]:
     """A sound record, piece by piece, whose value is so many MiB of zeros."""
-    value = layout.varint(mib * MIB)
-    head = b"\0\0\0" + layout.varint(1) + b"k" + value
-    yield layout.varint(len(head) + mib * MIB + 1) + head
+    value = varint(mib * MIB)
+    head = b"\0\0\0" + varint(1) + b"k" + value
+    yield varint(len(head) + mib * MIB + 1) + head
     for _ in range(mib):
         yield bytes(MIB)
     yield b"\0"

@@ -4,7 +4,6 @@ from contextlib import suppress
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
-from aiokafka.record.util import decode_varint
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -191,14 +190,6 @@ def test_a_batch_that_unpacks_to_too_much_is_refused() -> None:
     with pytest.raises(Refused) as refused:
         decode_batch(encoded, max_bytes=1 << 19)
     assert refused.value.code is Code.MESSAGE_TOO_LARGE
-
-
-@pytest.mark.parametrize(
-    "number", [0, 1, -1, 63, 64, -64, -65, 8191, 8192, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63)]
-)
-def test_varints_are_kafkas(number: int) -> None:
-    encoded = batches.varint(number)
-    assert decode_varint(encoded) == (number, len(encoded))
 
 
 def test_the_checksum_is_crc_32c_and_takes_views_in_place() -> None:

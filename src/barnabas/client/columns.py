@@ -26,7 +26,8 @@ except ImportError as missing:
 
 from barnabas.client.record_places import MOST_BYTES, Body, Fetched, gather, record_places
 from barnabas.client.varints import Bytes, Ints, corrupt, read_varints
-from barnabas.wire.batch import DECODED_LIMIT, read_varint
+from barnabas.wire.batch import DECODED_LIMIT
+from barnabas.wire.records import read_varint
 
 __all__ = ["COLUMNS", "SCHEMA", "Fetched", "decode"]
 

@@ -19,9 +19,9 @@ from barnabas.wire.batch import (
     crc_of,
     decode_batch,
     headers,
-    read_varint,
 )
 from barnabas.wire.compression import Compression, decompress
+from barnabas.wire.records import read_varint
 
 MOST_BYTES = (1 << 31) - 1
 """Arrow's binary columns count their bytes with 32 bits."""

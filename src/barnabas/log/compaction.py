@@ -22,9 +22,9 @@ from barnabas.wire.batch import (
     TRANSACTIONAL,
     BatchHeader,
     seal,
-    varint,
 )
 from barnabas.wire.compression import compress
+from barnabas.wire.records import varint
 
 KEY_COST = 200
 """Bytes that a key costs in the map: the digest, the offset, and the dictionary's own share."""

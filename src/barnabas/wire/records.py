@@ -1,0 +1,286 @@
+"""The record section of a batch, uncompressed: records in, bytes out, and back. Called by `batch` and by clients.
+
+Always holds: nothing is believed before it is checked against the bytes at hand; what is broken is `Refused`.
+The hot loops are plain Python with local names: compared with numpy (980 ns a record at 2,000 records a batch)
+they win for lists of objects, and the broker stays light. Columns have their own way, in `client.columns`.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import chain, count, repeat
+from typing import NamedTuple, TypeAlias, cast
+
+from barnabas.errors import Code, Refused
+
+Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
+
+_Row: TypeAlias = tuple[int, int, bytes | None, bytes | None, Headers]
+"""What a `Record` is too: offset, timestamp, key, value, headers."""
+
+
+class Record(NamedTuple):
+    """One record as people see it."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+def corrupt(why: str) -> Refused:
+    return Refused(Code.CORRUPT_MESSAGE, f"A record batch is malformed: {why}.")
+
+
+_SHORT_VARINTS = tuple((byte >> 1) ^ -(byte & 1) if byte < 0x80 else None for byte in range(256))
+"""What a byte says as a varint; None where more bytes follow."""
+
+_VARINTS: list[bytes] = []
+"""Zigzag varints of 0, 1, 2..., made (1 ms) when the first batch is encoded: a broker may never need them."""
+
+_ENDS: list[bytes] = []
+"""What lies between two records that have no headers: the first one's number of them, the second one's length."""
+
+_TAKEN: list[int] = []
+"""What 0, 1, 2... bytes take with their length before them."""
+
+_TABLE = 4096
+_MOST_READY = 1 << 16
+
+
+def varint(number: int) -> bytes:
+    """A signed number, zigzag, seven bits a byte."""
+    rest = (number << 1) ^ (number >> 63)
+    if rest < 0x80:
+        return bytes((rest,))
+    out = bytearray()
+    while rest > 0x7F:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
+
+
+def _ready_varints(count: int) -> list[bytes]:
+    """At least so many varints from the table, or as many as it may hold."""
+    ready = _VARINTS
+    if len(ready) < min(count, _MOST_READY):
+        ready.extend(map(varint, range(len(ready), min(max(count, _TABLE), _MOST_READY))))
+    return ready
+
+
+def encode_flat(
+    values: Sequence[bytes | None],
+    keys: Iterable[bytes | None] | None = None,
+    headers: Sequence[Headers] | None = None,
+    timestamps: Sequence[int] = (),
+) -> bytes:
+    """The record section of a batch from its columns, each None where no record has any; offsets are 0, 1, 2...
+
+    `timestamps` has one for each value and the first is the batch's base timestamp. `wrap_records` makes the batch.
+    """
+    # Hot: 170 ns a record of 100 B, 200 ns with keys. `out +=` of a tuple beats several appends, a table beats
+    # making a varint, and one piece says how the last record ends and how long this one is.
+    if len(timestamps) != len(values):
+        raise ValueError(f"{len(values)} values have {len(timestamps)} timestamps")
+    if headers is not None and any(headers):
+        return _encode_slowly(values, keys, headers, timestamps)
+    ready = _ready_varints(len(values))
+    if not _ENDS:
+        _ENDS.extend([b"\x00" + size for size in ready[:_TABLE]])
+        _TAKEN.extend([len(size) + n for n, size in enumerate(ready[:_TABLE])])
+    ends, taken = _ENDS, _TAKEN
+    offsets: Iterable[bytes] = ready
+    if len(values) > len(ready):
+        offsets = chain(ready, map(varint, count(len(ready))))
+    base_timestamp = last = timestamps[0] if timestamps else 0
+    times = b"\x00\x00"
+    fixed = 3
+    out: list[bytes] = []
+    rows = zip(offsets, keys or repeat(None), cast("Sequence[bytes]", values), timestamps, strict=False)
+    try:
+        for offset, key, value, timestamp in rows:
+            if timestamp != last:
+                last = timestamp
+                times = b"\x00" + varint(timestamp - base_timestamp)
+                fixed = len(times) + 1
+            size = len(value)
+            if key is None:
+                out += (
+                    ends[taken[size] + len(offset) + fixed + 1],
+                    times,
+                    offset,
+                    b"\x01",
+                    ready[size],
+                    value,
+                )
+            else:
+                length = len(key)
+                out += (
+                    ends[taken[size] + taken[length] + len(offset) + fixed],
+                    times,
+                    offset,
+                    ready[length],
+                    key,
+                    ready[size],
+                    value,
+                )
+    except (IndexError, TypeError):
+        # A record beyond the table, or without a value.
+        return _encode_slowly(values, keys, (), timestamps)
+    if out:
+        out[0] = out[0][1:]  # there is no record before the first
+        out.append(b"\x00")
+    return b"".join(out)
+
+
+def _encode_slowly(
+    values: Sequence[bytes | None],
+    keys: Iterable[bytes | None] | None,
+    headers: Sequence[Headers],
+    timestamps: Sequence[int],
+) -> bytes:
+    rows = zip(count(), timestamps, keys or repeat(None), values, headers or repeat(()), strict=False)
+    return b"".join(encode_records(rows, 0, timestamps[0] if timestamps else 0))
+
+
+def encode_records(
+    records: Iterable[tuple[int, int, bytes | None, bytes | None, Headers]],
+    base_offset: int,
+    base_timestamp: int,
+) -> list[bytes]:
+    """The pieces of a batch's record section, uncompressed, to be joined."""
+    ready = _ready_varints(_TABLE)
+    limit = len(ready)
+    out: list[bytes] = []
+    # Hot: about 480 ns a record of 100 B (a loop with local names; most varints come from the table).
+    for offset, timestamp, key, value, record_headers in records:
+        delta = timestamp - base_timestamp
+        timestamp_delta = ready[delta] if 0 <= delta < limit else varint(delta)
+        delta = offset - base_offset
+        offset_delta = ready[delta] if 0 <= delta < limit else varint(delta)
+        if key is None:
+            key_size, key = b"\x01", b""
+            size = 1
+        else:
+            size = len(key)
+            key_size = ready[size] if size < limit else varint(size)
+            size += len(key_size)
+        if value is None:
+            value_size, value = b"\x01", b""
+            size += 1
+        else:
+            length = len(value)
+            value_size = ready[length] if length < limit else varint(length)
+            size += length + len(value_size)
+        packed = b"\x00" if not record_headers else _encode_headers(record_headers)
+        size += 1 + len(timestamp_delta) + len(offset_delta) + len(packed)
+        prefix = ready[size] if size < limit else varint(size)
+        out += (prefix, b"\x00", timestamp_delta, offset_delta, key_size, key, value_size, value, packed)
+    return out
+
+
+def _encode_headers(record_headers: Headers) -> bytes:
+    out = [varint(len(record_headers))]
+    for name, value in record_headers:
+        key = name.encode()
+        out += (varint(len(key)), key)
+        out += (b"\x01",) if value is None else (varint(len(value)), value)
+    return b"".join(out)
+
+
+def decode_records(
+    body: bytes, count: int, base_offset: int, base_timestamp: int, append_time: int | None
+) -> list[Record]:
+    # Hot: about 1.3 us a record of 100 B. A varint of one byte, the common one, is a table look-up.
+    at = 0
+    end_of_body = len(body)
+    out: list[Record] = []
+    short = _SHORT_VARINTS
+    for _ in range(count):
+        if (size := short[body[at]]) is not None:
+            at += 1
+        else:
+            size, at = read_varint(body, at)
+        end = at + size
+        if size < 0 or end > end_of_body:
+            raise corrupt("a record reaches past its end")
+        at += 1  # attributes, unused
+        if (timestamp := short[body[at]]) is not None:
+            at += 1
+        else:
+            timestamp, at = read_varint(body, at)
+        if (offset := short[body[at]]) is not None:
+            at += 1
+        else:
+            offset, at = read_varint(body, at)
+        if (size := short[body[at]]) is not None:
+            at += 1
+        else:
+            size, at = read_varint(body, at)
+        if size < 0:
+            key = None
+        else:
+            key = body[at : at + size]
+            at += size
+        if (size := short[body[at]]) is not None:
+            at += 1
+        else:
+            size, at = read_varint(body, at)
+        if size < 0:
+            value = None
+        else:
+            value = body[at : at + size]
+            at += size
+        if body[at]:
+            record_headers, at = _decode_headers(body, at, end)
+        else:
+            record_headers = ()
+            at += 1
+        if at != end:
+            raise corrupt("a record's length is wrong")
+        timestamp = base_timestamp + timestamp if append_time is None else append_time
+        out.append(Record(base_offset + offset, timestamp, key, value, record_headers))
+    if at != end_of_body:
+        raise corrupt("there is more behind the last record")
+    return out
+
+
+def _decode_headers(body: bytes, at: int, end: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+    count, at = read_varint(body, at)
+    if not 0 <= count <= end - at:
+        raise corrupt(f"a record with {count} headers")
+    out: list[tuple[str, bytes | None]] = []
+    for _ in range(count):
+        size, at = read_varint(body, at)
+        if not 0 <= size <= end - at:
+            raise corrupt("a header's name does not fit")
+        name = body[at : at + size].decode()
+        at += size
+        size, at = read_varint(body, at)
+        if size > end - at:
+            raise corrupt("a header's value does not fit")
+        if size < 0:
+            out.append((name, None))
+        else:
+            out.append((name, body[at : at + size]))
+            at += size
+    return tuple(out), at
+
+
+def read_varint(body: bytes, at: int) -> tuple[int, int]:
+    """A zigzag varint of at most ten bytes, and the place behind it."""
+    byte = body[at]
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), at + 1
+    second = body[at + 1]
+    if second < 0x80:
+        number = byte & 0x7F | second << 7
+        return (number >> 1) ^ -(number & 1), at + 2
+    number = byte & 0x7F | (second & 0x7F) << 7
+    for shift in range(14, 70, 7):
+        at += 1
+        byte = body[at + 1]
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (number >> 1) ^ -(number & 1), at + 2
+    raise corrupt("a number of more than ten bytes")
