@@ -6,13 +6,12 @@ that failed because it was stale is tried again with fresh metadata until its ti
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
-from uuid import UUID
+from typing import TypeVar
 
 from barnabas.client.connection import Connection
 from barnabas.client.failures import RETRIABLE, STALE, NoBroker, Unreachable, check
-from barnabas.errors import BarnabasError, Code, Refused
+from barnabas.client.metadata import Address, Broker, Partition, Topic, addresses, topic_of
+from barnabas.errors import Code, Refused
 from barnabas.types import BrokerId, TopicPartition
 from barnabas.wire.codec import Message
 from barnabas.wire.messages.coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -20,73 +19,12 @@ from barnabas.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
-    MetadataResponseTopic,
 )
 
 M = TypeVar("M", bound=Message)
 T = TypeVar("T")
 
-DEFAULT_PORT = 9092
-
-
-class Address(NamedTuple):
-    """Where a broker listens."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
-
-
-@dataclass(frozen=True, slots=True)
-class Broker:
-    """A node of the cluster."""
-
-    id: BrokerId
-    host: str
-    port: int
-    rack: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Partition:
-    """A partition as the metadata shows it; a leader of -1 means there is none now."""
-
-    index: int
-    leader: BrokerId
-    leader_epoch: int
-    replicas: tuple[BrokerId, ...]
-    isr: tuple[BrokerId, ...]
-    offline: tuple[BrokerId, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Topic:
-    """A topic and its partitions, ordered by their index."""
-
-    name: str
-    id: UUID
-    is_internal: bool
-    partitions: tuple[Partition, ...]
-
-
-def addresses(bootstrap_servers: str | Iterable[str]) -> list[Address]:
-    """`host:port,host:port` or a list of those; the port may be left out, IPv6 goes in brackets."""
-    texts = bootstrap_servers.split(",") if isinstance(bootstrap_servers, str) else list(bootstrap_servers)
-    found = [_address(text.strip()) for text in texts if text.strip()]
-    if not found:
-        raise BarnabasError("No bootstrap server is given: say host:port.")
-    return found
-
-
-def _address(text: str) -> Address:
-    host, colon, port = text.rpartition(":")
-    if not colon or port.endswith("]"):
-        host, port = text, str(DEFAULT_PORT)
-    if not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise BarnabasError(f"{text!r} is not an address: say host:port.")
-    return Address(host.removeprefix("[").removesuffix("]"), int(port))
+__all__ = ["Address", "Broker", "Cluster", "Partition", "Topic", "addresses"]
 
 
 class Cluster:
@@ -133,7 +71,7 @@ class Cluster:
     def topics(self) -> list[Topic]:
         """All topics, fresh."""
         found = self._ask(MetadataRequest(topics=None, allow_auto_topic_creation=False))
-        return sorted((_topic(each) for each in found.topics), key=lambda topic: topic.name)
+        return sorted((topic_of(each) for each in found.topics), key=lambda topic: topic.name)
 
     def refresh(self, names: Iterable[str], *, create: bool = False) -> None:
         """Ask for these topics anew; raises for the first that there is not."""
@@ -146,7 +84,7 @@ class Cluster:
         answer = self._ask(request)
         for each in answer.topics:
             if not each.error_code:
-                self._topics[each.name or ""] = _topic(each)
+                self._topics[each.name or ""] = topic_of(each)
         for each in answer.topics:
             check(each.error_code, f"Topic {each.name!r}")
 
@@ -282,18 +220,3 @@ class Cluster:
 
     def _new(self, address: Address) -> Connection:
         return Connection(*address, client_id=self._client_id, timeout=self._timeout)
-
-
-def _topic(found: MetadataResponseTopic) -> Topic:
-    partitions = tuple(
-        Partition(
-            each.partition_index,
-            BrokerId(each.leader_id),
-            each.leader_epoch,
-            tuple(map(BrokerId, each.replica_nodes)),
-            tuple(map(BrokerId, each.isr_nodes)),
-            tuple(map(BrokerId, each.offline_replicas)),
-        )
-        for each in sorted(found.partitions, key=lambda partition: partition.partition_index)
-    )
-    return Topic(found.name or "", found.topic_id, found.is_internal, partitions)

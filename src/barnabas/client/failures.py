@@ -20,6 +20,13 @@ class TimedOut(RequestTimedOut):
     """The answer did not come in time."""
 
 
+class Closed(Unreachable):
+    """The client was closed before the answer came."""
+
+    def __init__(self) -> None:
+        super().__init__("The client is closed.")
+
+
 STALE = frozenset(code for code in Code if code and issubclass(code.kind, Stale))
 """Codes after which fresh metadata, or another look for the coordinator, may lead to the right broker."""
 

@@ -1,0 +1,412 @@
+"""One non-blocking connection to one broker: connects, agrees on versions, pipelines requests, reads answers.
+
+Owned by `network`, in whose thread everything here runs. Always holds: each request is told its outcome once;
+answers come in the order of the requests; after any failure the connection is closed, so that an answer is
+never taken for another request's.
+"""
+
+import errno
+import os
+import socket
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from enum import Enum
+from itertools import islice
+from selectors import EVENT_READ, EVENT_WRITE, BaseSelector
+from struct import Struct
+from typing import Any, Protocol, TypeAlias
+
+from barnabas.client.failures import TimedOut, Unreachable
+from barnabas.client.metadata import Address
+from barnabas.errors import Code, Refused
+from barnabas.types import Buffer
+from barnabas.wire.apis import APIS, ApiKey
+from barnabas.wire.codec import Malformed, Message
+from barnabas.wire.frames import decode_response, encode_request
+from barnabas.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+Endpoint: TypeAlias = tuple[int, Any]
+"""A family and a socket address, as getaddrinfo gives them."""
+
+_LENGTH = Struct(">i")
+_OLDER = b"\x00\x23"
+_MAX_ANSWER = 1 << 30
+_JOIN_BELOW = 64 * 1024
+_MOST_PIECES = 512
+"""Pieces in one sendmsg: half of what Linux takes."""
+_NEVER = float("inf")
+_UNDER_WAY = (errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EAGAIN)
+
+
+class State(Enum):
+    WAITING = "no socket yet: the name is being looked up, or the last attempt was a moment ago"
+    CONNECTING = "the system is connecting"
+    AGREEING = "connected; both sides tell what they speak"
+    OPEN = "requests go out"
+    CLOSED = "over; another channel takes its place"
+
+
+class Asked:
+    """A request and who is to be told its outcome: the answer, None where there is none to come, or a failure."""
+
+    __slots__ = ("answer", "correlation_id", "deadline", "done", "request", "seconds", "version")
+
+    def __init__(
+        self,
+        request: Message,
+        answer: type[Any] | None,
+        done: Callable[[Any], None],
+        now: float,
+        seconds: float,
+    ) -> None:
+        self.request = request
+        self.answer = answer
+        self.done = done
+        self.seconds = seconds
+        self.deadline = now + seconds
+        self.correlation_id = 0
+        self.version = 0
+
+    def tell(self, outcome: Any) -> None:
+        guarded(self.done, outcome)
+
+
+def guarded(action: Callable[..., None], *arguments: Any) -> None:
+    """Call what a user gave us: its failure is shown, and is nobody else's."""
+    try:
+        action(*arguments)
+    except Exception:
+        threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))
+
+
+class Host(Protocol):
+    """What a channel needs of the network that owns it."""
+
+    client_id: str
+    selector: BaseSelector
+    scratch: memoryview
+    """A buffer to read into that all channels share: nothing stays there."""
+
+    def opened(self, channel: "Channel") -> None: ...
+    def closed(self, channel: "Channel", why: Refused) -> None: ...
+    def soon(self, action: Callable[[], None]) -> None:
+        """Run it in this thread, after what is being done now."""
+
+
+class Channel:
+    """A connection from its first request to its end, of which its host hears once."""
+
+    def __init__(self, address: Address, host: Host) -> None:
+        self.address = address
+        self.state = State.WAITING
+        self.expires = _NEVER
+        """No request can be late before this moment."""
+        self.used = 0.0
+        self.was_open = False
+        self._host = host
+        self._selector = host.selector
+        self._socket: socket.socket | None = None
+        self._endpoints: deque[Endpoint] = deque()
+        self._connect_by = _NEVER
+        self._connect_s = 0.0
+        self._events = 0
+        self._next_id = 0
+        self._versions: dict[int, tuple[int, int]] = {}
+        self._queued: deque[Asked] = deque()
+        self._waiting: deque[Asked] = deque()
+        self._out: deque[Buffer] = deque()
+        self._frame: memoryview | None = None
+        self._filled = 0
+        self._head = b""
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._queued or self._waiting or self._out)
+
+    @property
+    def in_flight(self) -> int:
+        """Requests whose outcome is not known yet."""
+        return len(self._queued) + len(self._waiting)
+
+    def ask(self, asked: Asked, now: float) -> None:
+        """Queue a request; it is written with the next `flush`."""
+        self.used = now
+        self.expires = min(self.expires, asked.deadline)
+        if self.state is State.OPEN:
+            self._encode(asked)
+        else:
+            self._queued.append(asked)
+
+    # Connecting
+
+    def connect(self, endpoints: Sequence[Endpoint], now: float, seconds: float) -> None:
+        """Try these one after another, in so many seconds together; the host hears what comes of it."""
+        self._endpoints.extend(endpoints)
+        self._connect_s = seconds
+        self._connect_by = now + seconds
+        self.expires = min(self.expires, self._connect_by)
+        self._connect_next(Unreachable(f"The host of {self.address} is not known."))
+
+    def _connect_next(self, failure: Refused) -> None:
+        while self._endpoints:
+            family, where = self._endpoints.popleft()
+            try:
+                self._socket = sock = socket.socket(family, socket.SOCK_STREAM)
+                sock.setblocking(False)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                code = sock.connect_ex(where)
+            except (OSError, OverflowError) as error:
+                failure = self._no_answer(getattr(error, "strerror", None) or str(error))
+                self._drop_socket()
+                continue
+            if code and code not in _UNDER_WAY:
+                failure = self._no_answer(_words(code))
+                self._drop_socket()
+                continue
+            self.state = State.CONNECTING
+            self._listen_for(EVENT_WRITE)
+            return
+        self.close(failure)
+
+    def _connected(self) -> None:
+        assert self._socket is not None
+        code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            self._drop_socket()
+            self._connect_next(self._no_answer(_words(code)))
+            return
+        self.state = State.AGREEING
+        self._listen_for(EVENT_READ)
+        self._ask_versions(APIS[ApiKey.API_VERSIONS].highest)
+
+    def _ask_versions(self, version: int) -> None:
+        request = ApiVersionsRequest(client_software_name="barnabas", client_software_version="0.1.0")
+        asked = Asked(request, ApiVersionsResponse, self._agree, self._connect_by, 0.0)
+        asked.version = version
+        self._write(asked)
+        self.flush()
+
+    def _agree(self, found: ApiVersionsResponse | Refused) -> None:
+        if isinstance(found, Refused):
+            return  # the channel is closing, and says so itself
+        if found.error_code == Code.UNSUPPORTED_VERSION and not self._versions:
+            self._versions = {ApiKey.API_VERSIONS: (0, 0)}
+            self._ask_versions(0)
+            return
+        if found.error_code:
+            self.close(Unreachable(f"{self.address}: {Code.of(found.error_code).advice}"))
+            return
+        self._versions = {each.api_key: (each.min_version, each.max_version) for each in found.api_keys}
+        self.state = State.OPEN
+        self.was_open = True
+        self._host.opened(self)
+        while self._queued and self.state is State.OPEN:
+            self._encode(self._queued.popleft())
+
+    def _no_answer(self, reason: str) -> Unreachable:
+        return Unreachable(f"No broker answers at {self.address} ({reason.lower()}).")
+
+    # Writing
+
+    def _encode(self, asked: Asked) -> None:
+        key = asked.request.api
+        ours = APIS[key]
+        lowest, highest = self._versions.get(key, (0, -1))
+        version = min(ours.highest, highest)
+        if version < max(ours.lowest, lowest):
+            text = f"{self.address} offers no version of {ours.name} that this client speaks."
+            refusal = Refused(Code.UNSUPPORTED_VERSION, text)
+            self._host.soon(lambda: asked.tell(refusal))
+            return
+        asked.version = version
+        try:
+            self._write(asked)
+        except Malformed as error:
+            unwritten = Refused(Code.INVALID_REQUEST, f"The request cannot be written: {error}.")
+            self._host.soon(lambda: asked.tell(unwritten))
+
+    def _write(self, asked: Asked) -> None:
+        asked.correlation_id = self._next_id = (self._next_id + 1) & 0x7FFFFFFF
+        chunks: list[Any] = encode_request(
+            asked.request, asked.version, asked.correlation_id, self._host.client_id
+        )
+        self._waiting.append(asked)
+        if len(chunks) > 1 and sum(map(len, chunks)) < _JOIN_BELOW:
+            self._out.append(b"".join(chunks))
+        else:
+            self._out.extend(chunks)
+
+    def flush(self) -> None:
+        """Write what was asked, unless the system has said that it takes no more now."""
+        if self._out and self._socket is not None and not self._events & EVENT_WRITE:
+            self._send(self._socket)
+
+    def _send(self, sock: socket.socket) -> None:
+        out = self._out
+        try:
+            while out:
+                taken = sock.send(out[0]) if len(out) == 1 else sock.sendmsg(islice(out, _MOST_PIECES))
+                while out and taken >= len(out[0]):
+                    taken -= len(out.popleft())
+                if taken:
+                    out[0] = memoryview(out[0])[taken:]
+        except (BlockingIOError, InterruptedError):
+            self._listen_for(EVENT_READ | EVENT_WRITE)
+            return
+        except OSError as error:
+            self.close(self._lost(error))
+            return
+        self._listen_for(EVENT_READ)
+        self._settle_unanswered()
+
+    def _settle_unanswered(self) -> None:
+        """Requests that nobody answers (acks=0) are done when they are written and next in line."""
+        while self._waiting and self._waiting[0].answer is None:
+            self._waiting.popleft().tell(None)
+
+    # Reading
+
+    def handle(self, events: int) -> None:
+        """The selector saw something."""
+        if self.state is State.CONNECTING:
+            self._connected()
+            return
+        if events & EVENT_WRITE and self._socket is not None:
+            self._send(self._socket)
+        if events & EVENT_READ and self._socket is not None:
+            self._receive(self._socket)
+
+    def _receive(self, sock: socket.socket) -> None:
+        """One read: into the frame under way, straight to its place, or else into the scratch buffer."""
+        frame = self._frame
+        try:
+            got = sock.recv_into(self._host.scratch if frame is None else frame[self._filled :])
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self.close(self._lost(error))
+            return
+        if not got:
+            self.close(Unreachable(f"The connection to {self.address} was closed by the other side."))
+        elif frame is None:
+            self._split(
+                self._head + self._host.scratch[:got] if self._head else bytes(self._host.scratch[:got])
+            )
+        else:
+            self._filled += got
+            if self._filled == len(frame):
+                self._frame = None
+                self._answer(frame)
+
+    def _split(self, data: bytes) -> None:
+        """Cut what came into frames; the beginning of one gets a buffer of its size."""
+        self._head = b""
+        view = memoryview(data)
+        at, end = 0, len(data)
+        while at + 4 <= end:
+            (size,) = _LENGTH.unpack_from(data, at)
+            if not 4 <= size <= _MAX_ANSWER:
+                self.close(Unreachable(f"{self.address} does not speak the Kafka protocol."))
+                return
+            at += 4
+            if at + size > end:
+                frame = self._frame = memoryview(bytearray(size))
+                self._filled = end - at
+                frame[: self._filled] = view[at:]
+                return
+            self._answer(view[at : at + size])
+            if self._socket is None:
+                return
+            at += size
+        self._head = data[at:]
+
+    def _answer(self, frame: memoryview) -> None:
+        if not self._waiting:
+            self.close(Unreachable(f"{self.address} answered where nothing was asked."))
+            return
+        asked = self._waiting[0]
+        version = asked.version
+        if asked.answer is ApiVersionsResponse and frame[4:6] == _OLDER:
+            # The broker is older than our first question, and says so in the oldest form of the answer.
+            version = 0
+        try:
+            found, message = decode_response(asked.answer, version, frame)  # type: ignore[arg-type]
+        except Malformed as error:
+            self.close(Unreachable(f"{self.address} gave an answer that cannot be read: {error}."))
+            return
+        if found != asked.correlation_id:
+            text = f"{self.address} answered request {found} where {asked.correlation_id} was due."
+            self.close(Unreachable(text))
+            return
+        self._waiting.popleft()
+        if not self._out:
+            self._settle_unanswered()
+        asked.tell(message)
+
+    # The end
+
+    def expire(self, now: float) -> None:
+        """Close if a request is late: its answer, should it still come, would be taken for another's."""
+        if self.state is not State.OPEN and self._connect_by <= now:
+            self.close(TimedOut(f"{self.address} did not take a connection in {self._connect_s:g} s."), now)
+            return
+        deadlines = [asked.deadline for asked in self._waiting] + [asked.deadline for asked in self._queued]
+        soonest = min(deadlines, default=_NEVER)
+        if soonest > now:
+            self.expires = soonest if self.state is State.OPEN else min(soonest, self._connect_by)
+            return
+        self.close(Unreachable(f"The connection to {self.address} was given up: it answers too late."), now)
+
+    def close(self, failure: Refused, now: float = 0.0) -> None:
+        """End the connection; all that was asked is told why, or that its time is up."""
+        if self.state is State.CLOSED:
+            return
+        self.state = State.CLOSED
+        self.expires = _NEVER
+        self._drop_socket()
+        self._frame = None
+        self._out.clear()
+        told = [*self._waiting, *self._queued]
+        self._waiting.clear()
+        self._queued.clear()
+        self._host.closed(self, failure)
+        for asked in told:
+            if asked.deadline <= now:
+                asked.tell(TimedOut(f"{self.address} did not answer in {asked.seconds:g} s."))
+            else:
+                asked.tell(failure)
+
+    def abandon(self) -> None:
+        """Let go of the socket and of nothing else: in a forked process it is the parent's."""
+        self.state = State.CLOSED
+        if self._socket is not None:
+            self._socket.close()
+
+    def _drop_socket(self) -> None:
+        if self._socket is not None:
+            if self._events:
+                self._selector.unregister(self._socket)
+                self._events = 0
+            self._socket.close()
+            self._socket = None
+
+    def _listen_for(self, events: int) -> None:
+        if events == self._events:
+            return
+        assert self._socket is not None
+        if self._events:
+            self._selector.modify(self._socket, events, self.handle)
+        else:
+            self._selector.register(self._socket, events, self.handle)
+        self._events = events
+
+    def _lost(self, error: OSError) -> Unreachable:
+        reason = (error.strerror or str(error)).lower()
+        return Unreachable(f"The connection to {self.address} is lost ({reason}).")
+
+
+def _words(code: int) -> str:
+    return os.strerror(code)
