@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from barnabas.cli import configs, consume, dump, generate, groups, produce, topics
+from barnabas.cli import configs, consume, dump, generate, groups, pipeline, produce, topics
 from barnabas.cli.exits import ends_well
 
 # Plain help: rich would make --help four times slower.
@@ -105,3 +105,4 @@ app.add_typer(groups.app, name="group")
 app.add_typer(configs.app, name="config")
 app.add_typer(dump.app, name="log")
 app.add_typer(generate.app, name="generate")
+app.add_typer(pipeline.app, name="pipeline")

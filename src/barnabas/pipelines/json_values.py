@@ -1,0 +1,94 @@
+"""Reads values of a topic as JSON: which schema they have, and the columns that come of it.
+
+Used by `places.Topic` with `json`. Always holds: a schema that was found once is kept beside the checkpoint, so that a
+pipeline that goes on writes the same columns as before; no record is dropped for not fitting it.
+"""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from barnabas.errors import BarnabasError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+CORRUPT = "_corrupt"
+SAMPLE = 10_000
+_META = ("key", "topic", "partition", "offset", "timestamp")
+
+
+def columns(records: "DataFrame", schema: Any) -> "DataFrame":
+    """The fields of the value as columns, beside _key, _topic, _partition, _offset, _timestamp and _deleted."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import StringType, StructType
+
+    text = f.col("value").cast("string")
+    meta = [f.col(name).alias(f"_{name}") for name in _META if name != "key"]
+    about = [f.col("key").cast("string").alias("_key"), *meta, f.col("value").isNull().alias("_deleted")]
+    if schema is None:
+        return records.select(*about, text.alias("value"))
+    wanted = StructType([*schema.fields]).add(CORRUPT, StringType())
+    value = f.from_json(text, wanted, {"columnNameOfCorruptRecord": CORRUPT})
+    return records.select(*about, value.alias("value")).select(
+        *(f"_{name}" for name in _META), "_deleted", "value.*"
+    )
+
+
+def schema_of(spark: "SparkSession", wanted: str, sample: "DataFrame", keep: str) -> Any:
+    """The schema that is wanted: none, as SQL or in a file, or found in a sample and kept."""
+    from pyspark.sql.types import StructType, _parse_datatype_string
+
+    if wanted in ("", "none"):
+        return None
+    if wanted.endswith(".json"):
+        return StructType.fromJson(json.loads(_read(wanted)))
+    if wanted != "auto":
+        try:
+            return _parse_datatype_string(wanted)
+        except Exception as error:
+            raise BarnabasError(
+                f"{wanted!r} are no columns as SQL has them: try 'id BIGINT, name STRING'."
+            ) from error
+    kept = _kept(spark, keep)
+    if kept is not None:
+        return StructType.fromJson(json.loads(kept))
+    values = sample.selectExpr("cast(value as string) as value").where("value is not null").limit(SAMPLE)
+    found = spark.read.option("columnNameOfCorruptRecord", CORRUPT).json(values)
+    fields = [field for field in found.schema.fields if field.name != CORRUPT]
+    if not fields:
+        raise BarnabasError(
+            "There is no JSON object in the topic to take a schema from: set schema=none, or say it."
+        )
+    schema = StructType(fields)
+    _keep(spark, keep, schema.json())
+    return schema
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BarnabasError(f"The schema {path} cannot be read: {error}.") from None
+
+
+def _kept(spark: "SparkSession", path: str) -> str | None:
+    place, files = _file(spark, path)
+    if not files.exists(place):
+        return None
+    found: str = spark.read.text(path, wholetext=True).first()[0]
+    return found
+
+
+def _keep(spark: "SparkSession", path: str, text: str) -> None:
+    place, files = _file(spark, path)
+    stream = files.create(place, True)
+    stream.write(bytearray(text.encode()))
+    stream.close()
+
+
+def _file(spark: "SparkSession", path: str) -> tuple[Any, Any]:
+    """On whatever file system Spark has the checkpoint on."""
+    context: Any = spark.sparkContext
+    place = context._jvm.org.apache.hadoop.fs.Path(path)
+    return place, place.getFileSystem(context._jsc.hadoopConfiguration())

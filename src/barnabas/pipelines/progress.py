@@ -1,0 +1,145 @@
+"""What a running pipeline tells: rows, rows a second, lag and the time of a batch, on one line that is written over.
+
+Spark calls the listener in threads of its own; the line is written to a terminal as it changes, and to a file or pipe
+every ten seconds.
+"""
+
+import json
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+from pyspark.sql.streaming import StreamingQueryListener
+
+_QUIET_S = 10.0
+
+
+@dataclass(slots=True)
+class QueryState:
+    """How far one query (one sink of the pipeline) has come."""
+
+    rows: int = 0
+    batches: int = 0
+    rows_per_s: float = 0.0
+    lag: int | None = None
+    batch_s: float = 0.0
+    ended: bool = False
+
+
+class Progress(StreamingQueryListener):  # type: ignore[misc]
+    """Follows the queries of one pipeline, and wakes whoever waits when all of them have ended."""
+
+    def __init__(self, names: list[str], ended: Callable[[], None], out: TextIO | None = None) -> None:
+        self.states = {name: QueryState() for name in names}
+        self._ended = ended
+        self.all_ended = threading.Event()
+        self._names_by_id: dict[str, str] = {}
+        self._live = Line(out or sys.stderr)
+
+    def expect(self, name: str, query_id: str) -> None:
+        """From here on events of this query are counted."""
+        self._names_by_id[query_id] = name
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+        pass
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+        name = self._names_by_id.get(str(event.id))
+        if name is not None:
+            self.states[name].rows_per_s = 0.0
+            self._tell()
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        progress = event.progress
+        name = self._names_by_id.get(str(progress.id))
+        if name is None:
+            return
+        state = self.states[name]
+        state.rows += progress.numInputRows
+        state.batches += 1
+        state.rows_per_s = progress.processedRowsPerSecond or 0.0
+        state.batch_s = progress.batchDuration / 1000
+        lags = [lag for source in progress.sources if (lag := lag_of(source)) is not None]
+        state.lag = sum(lags) if lags else None
+        self._tell()
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        name = self._names_by_id.get(str(event.id))
+        if name is None:
+            return
+        self.states[name].ended = True
+        if all(state.ended for state in self.states.values()):
+            self.all_ended.set()
+        self._ended()
+
+    def line(self) -> str:
+        """`visits 120,000 rows, 41,200/s, lag 0, batch 1.3 s | pages ...`."""
+        return " | ".join(_told(name, state) for name, state in self.states.items())
+
+    def _tell(self) -> None:
+        self._live.show(self.line())
+
+    def done(self) -> None:
+        """Leave the line as it is, and let what follows begin below."""
+        self._live.end(self.line())
+
+
+def _told(name: str, state: QueryState) -> str:
+    lag = "" if state.lag is None else f", lag {state.lag:,}"
+    return f"{name} {state.rows:,} rows, {state.rows_per_s:,.0f}/s{lag}, batch {state.batch_s:.1f} s"
+
+
+def lag_of(source: Any) -> int | None:
+    """Records between where a batch ended and where its topics end; None where a source has no such offsets."""
+    end, latest = _offsets(source.endOffset), _offsets(source.latestOffset)
+    if end is None or latest is None:
+        return None
+    return sum(max(0, offset - end.get(partition, 0)) for partition, offset in latest.items())
+
+
+def _offsets(text: str | None) -> dict[tuple[str, str], int] | None:
+    """{"topic": {"0": 7}} as {(topic, 0): 7}."""
+    try:
+        found = json.loads(text or "null")
+        return {
+            (topic, partition): int(offset)
+            for topic, partitions in found.items()
+            for partition, offset in partitions.items()
+        }
+    except (AttributeError, TypeError, ValueError):
+        return None
+
+
+class Line:
+    """One line that changes in place on a terminal, and is repeated now and then elsewhere."""
+
+    def __init__(self, out: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        self._out = out
+        self._clock = clock
+        self._is_terminal = out.isatty()
+        self._shown_at = clock()
+        self._shown = ""
+        self._lock = threading.Lock()
+
+    def show(self, text: str) -> None:
+        with self._lock:
+            if self._is_terminal:
+                width = shutil.get_terminal_size().columns - 1
+                self._out.write(f"\r\x1b[K{text[:width]}")
+            elif self._clock() - self._shown_at >= _QUIET_S:
+                self._out.write(f"{text}\n")
+                self._shown = text
+                self._shown_at = self._clock()
+            self._out.flush()
+
+    def end(self, text: str) -> None:
+        with self._lock:
+            if self._is_terminal:
+                self._out.write(f"\r\x1b[K{text}\n")
+            elif text != self._shown:
+                self._out.write(f"{text}\n")
+            self._out.flush()

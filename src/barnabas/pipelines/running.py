@@ -1,0 +1,217 @@
+"""Runs a pipeline: one streaming query a sink, each with its own checkpoint, until it is stopped or has caught up.
+
+Called by `barnabas pipeline run`, by `main` under spark-submit, by the demo and by tests. Always holds: what can be
+checked in seconds (Java, master, broker, topics) is checked before Spark starts; when one query fails the others are
+stopped, and one sentence says why.
+"""
+
+import queue
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from barnabas.errors import BarnabasError
+from barnabas.pipelines.declaration import Pipeline
+from barnabas.pipelines.failures import as_our_error
+from barnabas.pipelines.places import Surroundings, Topic
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+_LOOK_S = 2.0
+_BROKER_TIMEOUT_MS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """How a pipeline is to be run."""
+
+    bootstrap: str = "localhost:9092"
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    checkpoint: str = ""
+    once: bool = False
+    starting: str = "earliest"
+    every: str = ""
+    master: str | None = None
+    packages: Sequence[str] = ()
+    spark_settings: Mapping[str, str] = field(default_factory=dict)
+
+    def checkpoint_of(self, pipeline: Pipeline) -> str:
+        return (self.checkpoint or f"checkpoints/{pipeline.name}").rstrip("/")
+
+
+class Stop:
+    """How a run is told to end: by a signal, by another thread, or by the end of its queries."""
+
+    def __init__(self) -> None:
+        self.told = False
+        # Of all that waits in Python, this alone may be woken from a signal handler.
+        self._news: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def now(self) -> None:
+        """End the run."""
+        self.told = True
+        self._news.put(None)
+
+    def look(self) -> None:
+        """Something has ended: whoever waits should look what it was."""
+        self._news.put(None)
+
+    def wait(self, seconds: float) -> None:
+        with suppress(queue.Empty):
+            self._news.get(timeout=seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What a run came to."""
+
+    rows: Mapping[str, int]
+    seconds: float
+    stopped: bool
+
+
+def run(pipeline: Pipeline, how: Run, *, stop: "Stop | None" = None) -> Ended:
+    """Check, start Spark, run to the end, stop Spark. `stop` ends it, and so do Ctrl-C and SIGTERM."""
+    settings = pipeline.settings(how.parameters)
+    check_topics(pipeline, how, settings)
+    from barnabas.spark.session import start_session
+
+    wanted = dict(how.spark_settings)
+    if how.packages:
+        wanted["spark.jars.packages"] = ",".join(how.packages)
+    spark = start_session(f"barnabas {pipeline.name}", master=how.master, settings=wanted)
+    try:
+        return run_on(spark, pipeline, how, stop=stop)
+    finally:
+        spark.stop()
+
+
+def run_on(spark: "SparkSession", pipeline: Pipeline, how: Run, *, stop: "Stop | None" = None) -> Ended:
+    """Run on a session that is there, and leave it as it was."""
+    from barnabas.spark import register
+
+    register(spark)
+    settings = pipeline.settings(how.parameters)
+    checkpoint = how.checkpoint_of(pipeline)
+    around = Surroundings(how.bootstrap, how.starting, checkpoint, how.once)
+    began = time.monotonic()
+    try:
+        outputs = pipeline.outputs(spark, around, settings)
+    except BarnabasError:
+        raise
+    except Exception as error:
+        raise as_our_error(error, f"Pipeline {pipeline.name}") from error
+    still = {name: rows for name, rows in outputs.items() if not rows.isStreaming}
+    _, sinks = pipeline.places(settings)
+    for name, rows in still.items():
+        try:
+            sinks[name].write(rows, around)
+        except Exception as error:
+            raise as_our_error(error, f"Pipeline {pipeline.name}") from error
+    streaming = {name: rows for name, rows in outputs.items() if rows.isStreaming}
+    if not streaming:
+        return Ended({}, time.monotonic() - began, stopped=False)
+    stop = stop or Stop()
+    with _on_signals(stop):
+        return _run_streams(spark, pipeline, how, streaming, around, stop, began)
+
+
+def _run_streams(
+    spark: "SparkSession",
+    pipeline: Pipeline,
+    how: Run,
+    streaming: Mapping[str, "DataFrame"],
+    around: Surroundings,
+    stop: Stop,
+    began: float,
+) -> Ended:
+    from barnabas.pipelines.progress import Progress
+
+    _, sinks = pipeline.places(pipeline.settings(how.parameters))
+    progress = Progress(list(streaming), stop.look)
+    spark.streams.addListener(progress)
+    queries: dict[str, StreamingQuery] = {}
+    try:
+        for name, rows in streaming.items():
+            writer = sinks[name].writer(rows, around).queryName(f"{pipeline.name} {name}")
+            writer = writer.option("checkpointLocation", f"{around.checkpoint}/{name}")
+            query = writer.trigger(**_trigger(how)).start()
+            progress.expect(name, str(query.id))
+            queries[name] = query
+        _wait(queries, stop)
+        for query in queries.values():
+            if query.exception() is not None:
+                raise as_our_error(query.exception(), f"Pipeline {pipeline.name}")
+    except BarnabasError:
+        raise
+    except Exception as error:
+        raise as_our_error(error, f"Pipeline {pipeline.name}") from error
+    finally:
+        for query in queries.values():
+            query.stop()
+        if queries:
+            progress.all_ended.wait(_LOOK_S)
+        spark.streams.removeListener(progress)
+        progress.done()
+    rows_of = {name: state.rows for name, state in progress.states.items()}
+    return Ended(rows_of, time.monotonic() - began, stopped=stop.told)
+
+
+def _trigger(how: Run) -> dict[str, Any]:
+    if how.once:
+        return {"availableNow": True}
+    return {"processingTime": how.every or "0 seconds"}
+
+
+def _wait(queries: Mapping[str, "StreamingQuery"], stop: Stop) -> None:
+    """Until all queries ended, one failed, or somebody wants it to end.
+
+    Spark's listener tells; since it falls silent when Spark's process dies, we also look now and then.
+    """
+    while not stop.told:
+        active = [query for query in queries.values() if query.isActive]
+        if not active or any(query.exception() is not None for query in queries.values()):
+            return
+        stop.wait(_LOOK_S)
+
+
+@contextmanager
+def _on_signals(stop: Stop) -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the run while it is in the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in before:
+        signal.signal(number, lambda *_: stop.now())
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def check_topics(pipeline: Pipeline, how: Run, settings: Mapping[str, Any]) -> None:
+    """A broker that is down, or a topic that is not there, is told of before Spark takes seconds to start."""
+    sources, sinks = pipeline.places(settings)
+    wanted = [place for place in (*sources.values(), *sinks.values()) if isinstance(place, Topic)]
+    if not wanted:
+        return
+    from barnabas.client import Admin
+
+    with Admin(how.bootstrap, request_timeout_ms=_BROKER_TIMEOUT_MS) as admin:
+        there = set(admin.list_topics())
+    for place in sources.values():
+        if isinstance(place, Topic) and "subscribePattern" not in place.options:
+            for name in place.name.split(","):
+                if name.strip() not in there:
+                    raise BarnabasError(
+                        f"There is no topic {name.strip()!r} at {how.bootstrap} for pipeline {pipeline.name} to "
+                        f"read: make it with `barnabas topic create {name.strip()}`, or --set another."
+                    )

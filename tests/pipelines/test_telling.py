@@ -1,0 +1,107 @@
+"""What a running pipeline says: its line of progress, and one sentence when it fails."""
+
+import io
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from barnabas.pipelines.failures import sentence_of
+from barnabas.pipelines.progress import Line, Progress, lag_of
+
+SPARKS_OWN = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception:
+[PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when Python streaming data source perform latestOffset:
+Traceback (most recent call last):
+  File "reader.py", line 60, in latestOffset
+    raise failure
+barnabas.client.failures.NoBroker: No broker answers at localhost:9092 (connection refused).
+ SQLSTATE: 38000"""
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (SPARKS_OWN, "No broker answers at localhost:9092 (connection refused)."),
+        (
+            "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column `x` cannot be resolved. SQLSTATE: 42703;\n'Project",
+            "A column `x` cannot be resolved. SQLSTATE: 42703 (UNRESOLVED_COLUMN.WITH_SUGGESTION).",
+        ),
+        (
+            "[STREAM_FAILED] Query [id = 1] terminated with exception: Traceback:\n  File\nValueError: no such luck\n",
+            "ValueError: no such luck.",
+        ),
+        ("Job aborted", "Job aborted."),
+        ("", "Exception."),
+    ],
+)
+def test_a_failure_is_told_in_one_sentence(text: str, sentence: str) -> None:
+    assert sentence_of(Exception(text)) == sentence
+
+
+def source(end: str | None, latest: str | None) -> Any:
+    return SimpleNamespace(endOffset=end, latestOffset=latest)
+
+
+@pytest.mark.parametrize(
+    ("end", "latest", "lag"),
+    [
+        ('{"a": {"0": 5, "1": 7}}', '{"a": {"0": 5, "1": 10}}', 3),
+        ('{"a": {"0": 5}}', '{"a": {"0": 5, "1": 2}, "b": {"0": 4}}', 6),
+        ('{"a": {"0": 5}}', '{"a": {"0": 3}}', 0),
+        ('{"a": {"0": 5}}', None, None),
+        ("17", "18", None),
+        ("null", "{}", None),
+    ],
+)
+def test_lag_is_what_lies_between_the_batch_and_the_end(
+    end: str, latest: str | None, lag: int | None
+) -> None:
+    assert lag_of(source(end, latest)) == lag
+
+
+def test_progress_adds_up_and_tells_when_all_queries_ended() -> None:
+    ended: list[str] = []
+    progress = Progress(["good", "bad"], lambda: ended.append("ended"), io.StringIO())
+    progress.expect("good", "1")
+    progress.expect("bad", "2")
+    batch = SimpleNamespace(
+        id="1",
+        numInputRows=1500,
+        processedRowsPerSecond=750.0,
+        batchDuration=2000,
+        sources=[source("{}", "{}")],
+    )
+    for _ in range(2):
+        progress.onQueryProgress(SimpleNamespace(progress=batch))
+    stranger = SimpleNamespace(progress=SimpleNamespace(id="3"))
+    progress.onQueryProgress(stranger)
+    assert progress.line() == ("good 3,000 rows, 750/s, lag 0, batch 2.0 s | bad 0 rows, 0/s, batch 0.0 s")
+    progress.onQueryTerminated(SimpleNamespace(id="1"))
+    assert not progress.all_ended.is_set()
+    progress.onQueryTerminated(SimpleNamespace(id="2"))
+    assert progress.all_ended.is_set()
+    assert ended == ["ended", "ended"]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_the_line_is_written_over_on_a_terminal() -> None:
+    out = Terminal()
+    line = Line(out)
+    line.show("one")
+    line.show("two")
+    line.end("three")
+    assert out.getvalue() == "\r\x1b[Kone\r\x1b[Ktwo\r\x1b[Kthree\n"
+
+
+def test_the_line_is_repeated_every_ten_seconds_elsewhere() -> None:
+    out, now = io.StringIO(), [0.0]
+    line = Line(out, lambda: now[0])
+    for moment in range(25):
+        now[0] = float(moment)
+        line.show(f"at {moment}")
+    line.end("the end")
+    assert out.getvalue() == "at 10\nat 20\nthe end\n"
