@@ -13,32 +13,45 @@ if TYPE_CHECKING:
     from barnabas import errors
     from barnabas.client.admin import Admin
     from barnabas.client.batches import RecordMetadata, Sent
+    from barnabas.client.configs import Resource
     from barnabas.client.consumer import Consumer, ConsumerRecord
+    from barnabas.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
     from barnabas.client.producer import Producer
+    from barnabas.client.topics import NewTopic
     from barnabas.errors import BarnabasError, Refused
     from barnabas.types import TopicPartition
 
 __all__ = [
+    "EARLIEST",
+    "LATEST",
+    "MAX_TIMESTAMP",
     "Admin",
     "BarnabasError",
     "Consumer",
     "ConsumerRecord",
+    "NewTopic",
     "Producer",
     "RecordMetadata",
     "Refused",
+    "Resource",
     "Sent",
     "TopicPartition",
     "errors",
 ]
 
 _HOMES = {
+    "EARLIEST": "client.offsets",
+    "LATEST": "client.offsets",
+    "MAX_TIMESTAMP": "client.offsets",
     "Admin": "client.admin",
     "BarnabasError": "errors",
     "Consumer": "client.consumer",
     "ConsumerRecord": "client.consumer",
+    "NewTopic": "client.topics",
     "Producer": "client.producer",
     "RecordMetadata": "client.batches",
     "Refused": "errors",
+    "Resource": "client.configs",
     "Sent": "client.batches",
     "TopicPartition": "types",
 }

@@ -26,8 +26,10 @@ def listen_only(connection: socket.socket) -> None:
         pass
 
 
-def test_nobody_at_the_address_is_one_clear_error() -> None:
-    address = f"127.0.0.1:{free_port()}"
-    with Admin(address) as admin, pytest.raises(errors.NetworkException, match=address) as refused:
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
+def test_nobody_at_the_address_is_one_clear_error(host: str) -> None:
+    address = f"{host}:{free_port()}"
+    with Admin(address) as admin, pytest.raises(errors.NetworkException) as refused:
         admin.describe_cluster()
+    assert f"at {address} (" in str(refused.value)
     assert refused.value.retriable

@@ -12,6 +12,7 @@ from struct import Struct
 from typing import Any, TypeVar
 
 from barnabas.client.failures import TimedOut, Unreachable
+from barnabas.client.metadata import Address
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.codec import Chunk, Malformed, Message
@@ -30,7 +31,7 @@ class Connection:
     """Open when made. `call` is one request and its answer; `send` and `receive` are its halves."""
 
     def __init__(self, host: str, port: int, *, client_id: str, timeout: float) -> None:
-        self.address = f"{host}:{port}"
+        self.address = str(Address(host, port))
         self._client_id = client_id
         self._timeout = timeout
         self._next_id = 0
