@@ -108,6 +108,9 @@ OPTIONS = (
         "",
         "The topic of all rows; without it each row names its own in the column topic.",
     ),
+    Option(
+        "checkpointLocation", Use.WRITE, "", "Spark's own: where a streaming query keeps how far it has come."
+    ),
     Option("groupIdPrefix", Use.READ, "", "Taken, and without effect: nothing is read through a group."),
     Option(
         "kafkaConsumer.pollTimeoutMs",

@@ -3,11 +3,13 @@
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from barnabas.spark.options import Use, includes_headers, read_options
+from barnabas.errors import BarnabasError
+from barnabas.spark.options import Use, includes_headers, read_options, write_options
 from barnabas.spark.plainly import plainly
 from barnabas.spark.reader import BatchReader
 from barnabas.spark.schema import full_schema
 from barnabas.spark.stream_reader import StreamReader
+from barnabas.spark.writer import BatchWriter, StreamWriter
 
 
 class BarnabasDataSource(DataSource):
@@ -28,3 +30,14 @@ class BarnabasDataSource(DataSource):
     def streamReader(self, schema: StructType) -> StreamReader:
         with plainly():
             return StreamReader(read_options(self.options, Use.STREAM), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        with plainly():
+            if overwrite:
+                raise BarnabasError("A topic cannot be overwritten: say mode('append').")
+            return BatchWriter(write_options(self.options), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        # In output mode complete Spark asks to overwrite; every result is another record then, as in its Kafka sink.
+        with plainly():
+            return StreamWriter(write_options(self.options), schema)
