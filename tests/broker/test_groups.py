@@ -443,3 +443,14 @@ def test_commits_wait_for_the_disk_where_the_topic_wants_them_there() -> None:
         find(connection, "g")
         assert commit(connection, "g", "t", 5) == Code.NONE
         assert committed(connection, "g", "t") == 5
+
+
+def test_a_group_whose_name_the_log_cannot_hold_is_told_so(connection: RawConnection, topic: str) -> None:
+    """A compact string of the request may be longer than the short one of the record."""
+    create(connection, topic)
+    find = connection.ask(FindCoordinatorRequest(coordinator_keys=["any"]), 4)
+    assert find.coordinators[0].error_code == 0
+    part = OffsetCommitPartition(0, committed_offset=1)
+    request = OffsetCommitRequest("g" * 40_000, topics=[OffsetCommitTopic(topic, [part])])
+    answer = connection.ask(request, 9)
+    assert answer.topics[0].partitions[0].error_code == Code.INVALID_REQUEST

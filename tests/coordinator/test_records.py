@@ -41,7 +41,7 @@ from barnabas.coordinator.records import (
 )
 from barnabas.wire.batch import Record as BatchRecord
 from barnabas.wire.batch import encode_batch
-from barnabas.wire.codec import Malformed
+from barnabas.wire.codec import Malformed, encoder
 
 NOW = 1_700_000_000_000
 ID = UUID(bytes=bytes(range(1, 17)))
@@ -305,3 +305,27 @@ def test_kafkas_own_tool_reads_what_we_write(tmp_path: Path, kafka_libs: Path) -
     assert '"offset":42,"leaderEpoch":3,"metadata":"note"' in commit
     assert '"name":"range"' in member_of_both
     assert "payload: <DELETE>" in lines[-1]
+
+
+@pytest.mark.parametrize("group", ["g", "gruppe-ä", "x" * 300])
+@pytest.mark.parametrize(
+    "value", [(5, 3, "", 7), (0, -1, "", 0), (2**62, 2**31 - 1, "", 2**62), (5, 3, "meta", 7)]
+)
+def test_the_short_way_to_write_a_commit_writes_what_the_codec_would(
+    group: str, value: tuple[int, int, str, int]
+) -> None:
+    record = Record(OffsetCommitKey(group, "topic", 12), OffsetCommitValue(*value))
+    key, written = encode(record)
+    assert key == b"\x00\x01" + by_the_codec(record.key, 0)
+    assert written == b"\x00\x04" + by_the_codec(record.value, 4)
+
+
+def by_the_codec(part: Key | Value | None, version: int) -> bytes:
+    out = bytearray()
+    encoder(type(part), version)(part, out)
+    return bytes(out)
+
+
+def test_a_group_too_long_for_its_field_is_malformed_the_short_way_too() -> None:
+    with pytest.raises(Malformed):
+        encode(Record(OffsetCommitKey("x" * 40_000, "topic", 0), OffsetCommitValue(1)))

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 def context(header: RequestHeader, peer: Connection, fresh_id: str = "") -> Context:
     # Java's way to write an address, which Kafka's tools show as it is.
-    return Context(header.api_version, header.client_id or "", f"/{peer.address}", fresh_id)
+    host = f"/{peer.address}"
+    return tuple.__new__(Context, (header.api_version, header.client_id or "", host, fresh_id))
 
 
 def ask(

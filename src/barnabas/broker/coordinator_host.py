@@ -18,8 +18,9 @@ from barnabas.coordinator.refusals import append_code, refusal
 from barnabas.errors import Code, Refused
 from barnabas.types import Millis, Offset
 from barnabas.wire.batch import Record as BatchRecord
-from barnabas.wire.batch import decode_batch, encode_batch, headers
+from barnabas.wire.batch import decode_batch, headers, wrap_records
 from barnabas.wire.codec import Malformed
+from barnabas.wire.records import encode_flat
 
 if TYPE_CHECKING:
     from barnabas.broker.broker import Broker
@@ -180,8 +181,13 @@ class CoordinatorHost:
         return True
 
     def _append(self, records: list[Record], now: Millis) -> None:
-        rows = [BatchRecord(number, now, *encode(record)) for number, record in enumerate(records)]
-        self.partition.append(memoryview(bytearray(encode_batch(rows))), now)
+        try:
+            rows = [encode(record) for record in records]
+        except Malformed as malformed:
+            raise Refused(Code.INVALID_REQUEST, f"the log cannot hold it: {malformed}") from malformed
+        body = encode_flat([row[1] for row in rows], [row[0] for row in rows], timestamps=[now] * len(rows))
+        batch = wrap_records(body, len(rows), base_timestamp=now, max_timestamp=now)
+        self.partition.append(memoryview(bytearray(batch)), now, internal=True)
 
     def _answer_when_safe(self, replies: Replies) -> None:
         partition = self.partition

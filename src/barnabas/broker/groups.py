@@ -9,6 +9,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Coroutine, Set
+from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -204,6 +205,7 @@ async def _import_coordinators() -> None:
     await asyncio.get_running_loop().run_in_executor(None, import_module, "barnabas.broker.coordinator_host")
 
 
+@lru_cache(maxsize=4096)
 def java_hash(text: str) -> int:
     """String.hashCode of Java, which decides where a group lives: over UTF-16, in 32 bits."""
     code = 0

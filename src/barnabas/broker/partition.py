@@ -38,8 +38,9 @@ class Partition:
         unstable = self.log.producers.first_unstable
         return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
 
-    def append(self, batches: memoryview, now: Millis) -> Appended:
-        appended = self.log.append(batches, epoch=self.epoch, now=now)
+    def append(self, batches: memoryview, now: Millis, *, internal: bool = False) -> Appended:
+        """Store a batch as its leader; `internal` is for one that the broker itself has made."""
+        appended = self.log.append(batches, epoch=self.epoch, now=now, internal=internal)
         # The only replica there is has it: that commits it.
         self.high_watermark = self.log.end
         if self._watchers:

@@ -5,6 +5,7 @@ loads. A key is two bytes of type and its fields; a value two bytes of version a
 value is a tombstone: what its key names is gone. We write the versions that Kafka 4 writes and read all older ones.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from struct import Struct, error
 from typing import Annotated, Any, ClassVar, NamedTuple, TypeAlias
@@ -30,12 +31,14 @@ from barnabas.wire.schema import (
 _KEY = Versions(0, 0, NEVER)
 _VALUE = Versions(0, 0, 0)
 _PREFIX = Struct(">h")
+_GROUP, _SIZE, _NUMBER = Struct(">hh").pack, Struct(">h").pack, Struct(">i").pack
+_COMMITTED = Struct(">hqiBqB").pack
 
 
-# --- what is committed
+# --- what is committed: made for every commit, and a frozen dataclass takes twice as long to make (0.6 us more)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class OffsetCommitKey:
     versions: ClassVar[Versions] = _KEY
     type: ClassVar[int] = 1
@@ -45,7 +48,7 @@ class OffsetCommitKey:
     partition: Annotated[int, Int32] = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class OffsetCommitValue:
     versions: ClassVar[Versions] = Versions(0, 4, 4)
 
@@ -61,6 +64,11 @@ class OffsetCommitValue:
     def written_version(self) -> int:
         # No later version can carry an expiry, and version 1 carries no leader epoch: as in Kafka, expiry wins.
         return 4 if self.expire_timestamp == -1 else 1
+
+    @property
+    def is_plain(self) -> bool:
+        """Nothing but numbers."""
+        return not self.metadata and self.expire_timestamp == -1 and self.topic_id is NO_ID
 
 
 # --- a classic group
@@ -323,6 +331,16 @@ _PAIRS: dict[int, tuple[type[Any], type[Any]]] = {
 def encode(record: Record) -> tuple[bytes, bytes | None]:
     """The bytes of key and value. Raises Malformed where a field cannot carry what it was given."""
     key, value = record
+    if type(key) is OffsetCommitKey and type(value) is OffsetCommitValue and value.is_plain:
+        # Nearly all records are this one: 0.6 us by hand, 1.9 us by the codec, whose bytes these are.
+        group, topic = key.group.encode(), key.topic.encode()
+        with suppress(error):
+            return (
+                b"".join(
+                    (_GROUP(key.type, len(group)), group, _SIZE(len(topic)), topic, _NUMBER(key.partition))
+                ),
+                _COMMITTED(4, value.offset, value.leader_epoch, 1, value.commit_timestamp, 0),
+            )
     return _bytes(key, 0, key.type), None if value is None else _value_bytes(value)
 
 

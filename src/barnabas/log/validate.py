@@ -57,7 +57,7 @@ class Validated(NamedTuple):
 def validate(batches: memoryview, *, config: TopicConfig, now: Millis, internal: bool = False) -> Validated:
     """Check one partition's records; raises Refused with Kafka's code. `batches` must be writable.
 
-    `internal` is for what the broker itself writes: control batches are let in then.
+    `internal` is for what the broker itself writes: control batches are let in then, and its sums and keys are right.
     A CreateTime batch of 100 B costs 1.4 us, of which the checksum is 0.2 us; 1 MiB costs 21 us.
     """
     length = len(batches)
@@ -88,7 +88,7 @@ def validate(batches: memoryview, *, config: TopicConfig, now: Millis, internal:
             Code.MESSAGE_TOO_LARGE,
             f"the batch has {length} bytes; max.message.bytes allows {config.max_message_bytes}",
         )
-    if crc32c(batches[ATTRIBUTES_AT:]) != crc:
+    if not internal and crc32c(batches[ATTRIBUTES_AT:]) != crc:
         raise Refused(Code.CORRUPT_MESSAGE, "the batch fails its checksum")
     if count != last_delta + 1 or count <= 0 or (base_offset and not internal):
         raise _wrong_offsets(header)
@@ -114,7 +114,7 @@ def validate(batches: memoryview, *, config: TopicConfig, now: Millis, internal:
             _check_oldest(batches, header, config, now)
     else:
         append_time = now
-    if "compact" in config.cleanup_policy and not attributes & CONTROL:
+    if not internal and "compact" in config.cleanup_policy:
         _check_keys(batches, header)
     if config.compression_type != "producer" and not attributes & CONTROL:
         batches, header = _recompressed(batches, header, config)
