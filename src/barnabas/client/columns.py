@@ -25,11 +25,12 @@ except ImportError as missing:
     ) from None
 
 from barnabas.client.record_places import MOST_BYTES, Body, Fetched, gather, record_places
+from barnabas.client.table_encoder import EncodedRecords, encode
 from barnabas.client.varints import Bytes, Ints, corrupt, read_varints
 from barnabas.wire.batch import DECODED_LIMIT
 from barnabas.wire.records import read_varint
 
-__all__ = ["COLUMNS", "SCHEMA", "Fetched", "decode"]
+__all__ = ["COLUMNS", "SCHEMA", "EncodedRecords", "Fetched", "decode", "encode", "schema_of"]
 
 SCHEMA = pa.schema(
     [

@@ -1,0 +1,249 @@
+"""Tables as the record sections of batches, ready to be sent. The encoding half of `columns`; used by send_table.
+
+Always holds: rows of one partition stay in the order of the table; a key goes where `partitioner` sends it; what
+comes out is what `wire.records.encode_flat` makes of the same rows.
+
+How: a table is taken in slices of about 1 MiB, which fit the processor's cache. For each, numpy makes the varints
+before keys and values, then one Arrow `take` over all pieces (varints, keys, varints, values, headers) writes them
+in the order they have on the wire, partition by partition.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from barnabas.client.key_hashes import murmur2_of
+from barnabas.client.table_slices import Pieces, Slice, columns_of, slices_of
+from barnabas.client.varints import Ints, varint_sizes, write_varints
+from barnabas.errors import BarnabasError, Code, Refused
+from barnabas.types import Buffer
+
+_SLICE = 1024 * 1024
+_MOST_SLICE = 8 * _SLICE
+_OFFSET_SIZE = 3
+"""Bytes that the offset of a row in a slice takes at most: there are 64 Ki rows at most."""
+
+_NO_HEADERS = pa.array([b"\x00"], pa.binary())
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedRecords:
+    """The uncompressed record section of one batch, its offsets 0 to `count` - 1; `wrap_records` makes the batch."""
+
+    partition: int
+    body: Buffer
+    count: int
+    base_timestamp: int
+    max_timestamp: int
+
+
+def encode(
+    table: Any,
+    *,
+    partitions: int,
+    key: str | None = None,
+    value: str = "value",
+    headers: str | None = None,
+    partition: str | None = None,
+    timestamp: str | None = None,
+    now_ms: int,
+    batch_bytes: int,
+    first_turn: int = 0,
+) -> Iterator[EncodedRecords]:
+    """Batches of a table's rows; `key`, `value`... name its columns. Arrow, pandas, polars, whatever speaks Arrow.
+
+    Rows go to the partition they name, else by their key, else in turn, a batch to each partition, beginning with
+    `first_turn`. Text is sent as UTF-8. Headers are a list of (key, value) structs or a map. Rows without a
+    timestamp get `now_ms`; numbers are milliseconds. A row larger than `batch_bytes` is a batch of its own.
+    """
+    names = {
+        "key": key,
+        "value": value,
+        "headers": headers,
+        "partition": partition,
+        "timestamp": timestamp,
+    }
+    columns = columns_of(table, {role: name for role, name in names.items() if name is not None})
+    return _batches(columns, partitions, now_ms, batch_bytes, first_turn)
+
+
+def _batches(
+    columns: Mapping[str, pa.ChunkedArray], partitions: int, now_ms: int, batch_bytes: int, turn: int
+) -> Iterator[EncodedRecords]:
+    # So much of the table at once that every partition gets a batch worth sending.
+    target = min(max(_SLICE, partitions * _SLICE // 16), _MOST_SLICE)
+    for rows in slices_of(columns, target_bytes=target, now_ms=now_ms):
+        headers = None if rows.headers is None else _pack_headers(rows.headers)
+        size = _sizes(rows, headers)
+        partition, turn = _route(rows, size, partitions, batch_bytes, turn)
+        order = _by_partition(partition)
+        partition = partition[order]
+        starts = _starts(partition, size[order], batch_bytes)
+        yield from _encode(rows, headers, now_ms, order, partition[starts], starts)
+
+
+def _sizes(rows: Slice, headers: Pieces | None) -> Ints:
+    """What each row may take in a batch; a few bytes less, perhaps."""
+    size = 2 + _OFFSET_SIZE + _taken(rows.value.size)
+    size += 1 if rows.key is None else _taken(rows.key.size)
+    size += 1 if headers is None else headers.size
+    size += 1 if rows.times is None else varint_sizes(np.array([np.ptp(rows.times)]))
+    return size + varint_sizes(size)
+
+
+def _taken(size: Ints) -> Ints:
+    """What bytes take with their length before them."""
+    return np.maximum(size, 0) + varint_sizes(size)
+
+
+def _route(rows: Slice, size: Ints, partitions: int, batch_bytes: int, turn: int) -> tuple[Ints, int]:
+    """Each row's partition: the one it names, else its key's, else the one whose turn it is, batch by batch."""
+    found = np.full(len(rows), -1, np.int64) if rows.partition is None else rows.partition.copy()
+    if found.max() >= partitions or found.min() < -1:
+        wrong = found[(found >= partitions) | (found < -1)][0]
+        raise Refused(
+            Code.UNKNOWN_TOPIC_OR_PARTITION, f"A row names partition {wrong}, but the topic has {partitions}."
+        )
+    if rows.key is not None:
+        keyed = np.flatnonzero((found < 0) & (rows.key.size >= 0))
+        hashes = murmur2_of(rows.key.buffer, rows.key.at[keyed], rows.key.size[keyed])
+        found[keyed] = (hashes & np.uint32(0x7FFFFFFF)) % np.uint32(partitions)
+    free = np.flatnonzero(found < 0)
+    if free.size:
+        starts = _cut(size[free], batch_bytes)
+        counts = np.diff(np.append(starts, free.size))
+        found[free] = np.repeat((turn + np.arange(len(starts))) % partitions, counts)
+        turn += len(starts)
+    return found, turn
+
+
+def _by_partition(partition: Ints) -> Ints:
+    """The order that brings rows of a partition together and keeps them in order."""
+    if (partition == partition[0]).all():
+        return np.arange(len(partition))
+    # Up to 16 bits are sorted by their digits: 4 ns a row instead of 20.
+    small = partition.astype(np.uint16) if partition.max() < 1 << 16 else partition
+    return np.argsort(small, kind="stable")
+
+
+def _starts(partition: Ints, size: Ints, batch_bytes: int) -> Ints:
+    """Where batches begin in rows that are together by partition."""
+    edges = [0, *(np.flatnonzero(np.diff(partition)) + 1), len(partition)]
+    return np.concatenate([first + _cut(size[first:last], batch_bytes) for first, last in pairwise(edges)])
+
+
+def _cut(size: Ints, batch_bytes: int) -> Ints:
+    """Where batches begin, none larger than `batch_bytes` (unless of one row), and of about the same size."""
+    ends = np.cumsum(size)
+    total = int(ends[-1])
+    if total <= batch_bytes:
+        return np.zeros(1, np.int64)
+    share = min(batch_bytes, total // -(-total // batch_bytes) + int(size.max()))
+    starts = [0]
+    while True:
+        first = starts[-1]
+        before = int(ends[first - 1]) if first else 0
+        following = max(int(ends.searchsorted(before + share, "right")), first + 1)
+        if following >= len(size):
+            return np.array(starts)
+        starts.append(following)
+
+
+def _encode(
+    rows: Slice, headers: Pieces | None, now_ms: int, order: Ints, partition: Ints, starts: Ints
+) -> Iterator[EncodedRecords]:
+    counts = np.diff(np.append(starts, len(rows)))
+    offset = np.arange(len(rows)) - np.repeat(starts, counts)
+    if rows.times is None:
+        time = np.zeros(len(rows), np.int64)
+        first = last = np.full(len(starts), now_ms)
+    else:
+        time = rows.times[order]
+        first = time[starts]
+        last = np.maximum.reduceat(time, starts)
+        time = time - np.repeat(first, counts)
+    value_size = rows.value.size[order]
+    length = 1 + varint_sizes(time) + varint_sizes(offset) + _taken(value_size)
+    length += 1 if headers is None else headers.size[order]
+    every = np.arange(len(rows))
+    attributes = np.zeros(len(rows), np.int64)
+    end = (_NO_HEADERS, np.zeros(len(rows), np.int64)) if headers is None else (headers.array, order)
+    if rows.key is None:
+        fields = _varints(length + 1, attributes, time, offset, np.full(len(rows), -1), value_size)
+        strands = [(fields, every), (rows.value.array, order), end]
+    else:
+        key_size = rows.key.size[order]
+        fields = _varints(length + _taken(key_size), attributes, time, offset, key_size)
+        strands = [
+            (fields, every),
+            (rows.key.array, order),
+            (_varints(value_size), every),
+            (rows.value.array, order),
+            end,
+        ]
+    woven, places = _weave(strands)
+    body = memoryview(woven).cast("B")
+    edges = places[len(strands) * np.append(starts, len(rows))]
+    for number, count in enumerate(counts.tolist()):
+        yield EncodedRecords(
+            partition=int(partition[number]),
+            body=body[edges[number] : edges[number + 1]],
+            count=count,
+            base_timestamp=int(first[number]),
+            max_timestamp=int(last[number]),
+        )
+
+
+def _pack_headers(rows: pa.Array) -> Pieces | None:
+    """The headers of each row as the wire has them: how many, then each key and value; None if no row has any."""
+    counts = pc.list_value_length(rows).fill_null(0).to_numpy().astype(np.int64)
+    if not counts.any():
+        return None
+    keys, values = (Pieces(each) for each in pc.list_flatten(rows).flatten())
+    if (keys.size < 0).any():
+        raise BarnabasError("A header must have a key: there is one that is null.")
+    every = np.arange(len(keys.array))
+    pairs, places = _weave(
+        [
+            (_varints(keys.size), every),
+            (keys.array, every),
+            (_varints(values.size), every),
+            (values.array, every),
+        ]
+    )
+    # The headers of a row lie one behind the other.
+    of_row = _binary(pairs, places[4 * np.append(0, np.cumsum(counts))])
+    every = np.arange(len(rows))
+    packed, places = _weave([(_varints(counts), every), (of_row, every)])
+    return Pieces(_binary(packed, places[::2]))
+
+
+def _varints(*fields: Ints) -> pa.Array:
+    """The varints of each row, one behind the other."""
+    data, offsets = write_varints(fields)
+    return _binary(pa.py_buffer(data), offsets)
+
+
+def _binary(data: pa.Buffer, offsets: Ints) -> pa.Array:
+    buffers = [None, pa.py_buffer(np.ascontiguousarray(offsets, np.int32)), data]
+    return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
+
+
+def _weave(strands: Sequence[tuple[pa.Array, Ints]]) -> tuple[pa.Buffer, Ints]:
+    """One buffer: the first piece of each strand, then the second of each... A strand is an array and an order.
+
+    Gives also where each piece begins, and the last one ends. About 6 ns a piece, and 25 ps a byte.
+    """
+    indices = np.empty(len(strands) * len(strands[0][1]), np.int32)
+    start = 0
+    for number, (array, order) in enumerate(strands):
+        indices[number :: len(strands)] = order + start
+        start += len(array)
+    woven = pa.concat_arrays([array for array, _ in strands]).take(pa.array(indices))
+    _, offsets, data = woven.buffers()
+    return data, np.frombuffer(offsets, np.int32, len(indices) + 1, woven.offset * 4)

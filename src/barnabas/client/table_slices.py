@@ -1,0 +1,182 @@
+"""A table's columns by the role they play in a record, in slices of plain arrays. Used by `table_encoder`.
+
+Always holds: what cannot be sent is a `BarnabasError` before the first row is; a slice is bounded in bytes, whatever
+the rows hold, because it is measured when it is cut.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from barnabas.client.varints import Bytes, Ints
+from barnabas.errors import BarnabasError
+
+_FIRST_ROWS = 1024
+_MOST_ROWS = 64 * 1024
+_FAR_TOO_LARGE = 4
+
+HEADERS = pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())]))
+
+
+class Pieces:
+    """A binary array with the places and sizes of what is in it; the size of null is -1."""
+
+    def __init__(self, array: pa.Array) -> None:
+        self.array = array
+        _, offsets, data = array.buffers()
+        places = np.frombuffer(offsets, np.int32, len(array) + 1, array.offset * 4).astype(np.int64)
+        self.at: Ints = places[:-1]
+        self.size: Ints = np.diff(places)
+        if array.null_count:
+            self.size[array.is_null().to_numpy(zero_copy_only=False)] = -1
+        self.buffer: Bytes = np.frombuffer(data if data is not None else b"", np.uint8)
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Some rows of a table. `headers` is a list of structs of key and value; a partition of -1 is none."""
+
+    value: Pieces
+    key: Pieces | None
+    headers: pa.Array | None
+    partition: Ints | None
+    times: Ints | None
+
+    def __len__(self) -> int:
+        return len(self.value.array)
+
+    @property
+    def bytes(self) -> int:
+        size = int(np.maximum(self.value.size, 0).sum())
+        if self.key is not None:
+            size += int(np.maximum(self.key.size, 0).sum())
+        return size + (0 if self.headers is None else int(self.headers.nbytes))
+
+
+def slices_of(columns: Mapping[str, pa.ChunkedArray], *, target_bytes: int, now_ms: int) -> Iterator[Slice]:
+    """All rows in order, in slices of about so many bytes."""
+    total = len(columns["value"])
+    at, rows = 0, _FIRST_ROWS
+    while at < total:
+        rows = min(rows, total - at)
+        found = _slice(columns, at, rows, now_ms)
+        size = -1 if found is None else found.bytes
+        if found is None or (size > _FAR_TOO_LARGE * target_bytes and rows > 1):
+            rows = max(1, rows // 8)
+            continue
+        yield found
+        at += rows
+        rows = min(max(1, rows * target_bytes // max(size, 1)), _MOST_ROWS)
+
+
+def _slice(columns: Mapping[str, pa.ChunkedArray], at: int, rows: int, now_ms: int) -> Slice | None:
+    """These rows; None if 32 bits cannot count their bytes."""
+    found = {role: _one_array(column.slice(at, rows)) for role, column in columns.items()}
+    try:
+        return Slice(
+            value=Pieces(_bytes(found["value"])),
+            key=Pieces(_bytes(found["key"])) if "key" in found else None,
+            headers=found["headers"].cast(HEADERS) if "headers" in found else None,
+            partition=_partitions(found["partition"]) if "partition" in found else None,
+            times=_times(found["timestamp"], now_ms) if "timestamp" in found else None,
+        )
+    except pa.ArrowInvalid as error:
+        if rows == 1:
+            raise BarnabasError(f"Row {at} of the table cannot be sent: {error}") from None
+        return None
+
+
+def columns_of(table: Any, names: Mapping[str, str]) -> dict[str, pa.ChunkedArray]:
+    """The columns that are to be sent, by the role they play."""
+    has: list[Any] = list(getattr(table, "column_names" if hasattr(table, "column_names") else "columns", ()))
+    for name in names.values():
+        if has and name not in has:
+            raise BarnabasError(f"The table has no column {name!r}: it has {', '.join(map(str, has))}.")
+    wanted = list(dict.fromkeys(names.values()))
+    if isinstance(table, pa.Table | pa.RecordBatch):
+        table = table.select(wanted)
+    elif has:
+        table = table[wanted]
+    try:
+        arrow = table if isinstance(table, pa.Table) else pa.table(table)
+        columns = {role: arrow.column(name) for role, name in names.items()}
+    except (TypeError, ValueError, KeyError, pa.ArrowException) as error:
+        raise BarnabasError(f"This is no table of columns that can be sent: {error}") from None
+    for role, column in columns.items():
+        _check_type(role, names[role], column.type)
+    return columns
+
+
+def _check_type(role: str, name: str, found: pa.DataType) -> None:
+    kind = found.value_type if pa.types.is_dictionary(found) else found
+    match role:
+        case "key" | "value":
+            is_right = kind == pa.null() or _is_bytes(kind)
+            wanted = "binary or text: cast it first, or make it JSON"
+        case "partition":
+            is_right = pa.types.is_integer(kind)
+            wanted = "a whole number"
+        case "timestamp":
+            is_right = pa.types.is_integer(kind) or pa.types.is_timestamp(kind)
+            wanted = "a timestamp or milliseconds as a whole number"
+        case _:
+            is_right = kind == pa.null() or _is_headers(kind)
+            wanted = "a list of structs of key and value, or a map, of binary or text"
+    if not is_right:
+        raise BarnabasError(f"Column {name!r} is {found}, but the {role} of a record must be {wanted}.")
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    types = pa.types
+    return any(
+        test(kind)
+        for test in (
+            types.is_binary,
+            types.is_string,
+            types.is_large_binary,
+            types.is_large_string,
+            types.is_binary_view,
+            types.is_string_view,
+            types.is_fixed_size_binary,
+        )
+    )
+
+
+def _is_headers(kind: pa.DataType) -> bool:
+    if pa.types.is_map(kind):
+        return _is_bytes(kind.key_type) and (_is_bytes(kind.item_type) or kind.item_type == pa.null())
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)) or not pa.types.is_struct(
+        kind.value_type
+    ):
+        return False
+    fields = {field.name: field.type for field in kind.value_type}
+    return fields.keys() == {"key", "value"} and all(
+        _is_bytes(each) or each == pa.null() for each in fields.values()
+    )
+
+
+def _one_array(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _bytes(column: pa.Array) -> pa.Array:
+    if pa.types.is_dictionary(column.type):
+        return column.dictionary.cast(pa.binary()).take(column.indices)
+    return column.cast(pa.binary())
+
+
+def _partitions(column: pa.Array) -> Ints:
+    """What the rows say; -1 where they say nothing."""
+    found: Ints = column.cast(pa.int64()).fill_null(-1).to_numpy()
+    return found
+
+
+def _times(column: pa.Array, now_ms: int) -> Ints:
+    """Milliseconds."""
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
+    found: Ints = column.cast(pa.int64()).fill_null(now_ms).to_numpy()
+    return found
