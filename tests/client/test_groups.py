@@ -33,7 +33,7 @@ def join(bootstrap: str, group: str) -> Iterator[Callable[..., Consumer]]:
 
     def consumer(*topics: str, **settings: object) -> Consumer:
         found = Consumer(
-            bootstrap,
+            bootstrap_servers=bootstrap,
             group_id=group,
             auto_offset_reset="earliest",
             heartbeat_interval_ms=100,
@@ -213,7 +213,7 @@ def test_a_group_is_listed_described_and_deleted(
 
 
 def test_a_consumer_without_a_group_is_told_what_it_lacks(bootstrap: str) -> None:
-    with Consumer(bootstrap) as consumer:
+    with Consumer(bootstrap_servers=bootstrap) as consumer:
         for act in (
             lambda: consumer.subscribe(["t"]),
             consumer.commit,
@@ -263,7 +263,7 @@ def test_a_member_goes_on_when_its_broker_comes_back(tmp_path: Path) -> None:
         admin.create_topic("t", partitions=2)
     fill(address, "t", 2, range(10))
     consumer = Consumer(
-        address,
+        bootstrap_servers=address,
         group_id="g",
         auto_offset_reset="earliest",
         heartbeat_interval_ms=100,

@@ -20,7 +20,7 @@ NewTopic = Callable[..., str]
 
 
 def read_all(bootstrap: str, topic: str, count: int) -> list[ConsumerRecord]:
-    with Consumer(bootstrap, auto_offset_reset="earliest") as consumer:
+    with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign(consumer.partitions_for(topic))
         found: list[ConsumerRecord] = []
         deadline = Deadline(20, f"{count} records")

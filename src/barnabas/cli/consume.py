@@ -95,7 +95,9 @@ def consume(
         _share(bootstrap, topic, group, reset, write, max_records, until_end, timeout_ms)
         return
     start = None if from_time is None else moment(from_time)
-    with Consumer(bootstrap, client_id="barnabas-cli", max_partition_fetch_bytes=4 << 20) as consumer:
+    with Consumer(
+        bootstrap_servers=bootstrap, client_id="barnabas-cli", max_partition_fetch_bytes=4 << 20
+    ) as consumer:
         _assign(consumer, topic, partition or [])
         if from_beginning:
             consumer.seek_to_beginning()
@@ -121,7 +123,7 @@ def _share(
 
     stopping = _Stopping()
     consumer = Consumer(
-        bootstrap,
+        bootstrap_servers=bootstrap,
         client_id="barnabas-cli",
         group_id=group,
         auto_offset_reset=reset,

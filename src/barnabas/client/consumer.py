@@ -1,134 +1,183 @@
 """Reads records from partitions that were assigned by hand, or that its group gives it.
 
-Always holds: a partition's records come in order, each once, from the position on; the position is the offset
-of the next record that `poll` will give. A group is told of a record as read only after the poll that follows it,
-or by `commit` and `close`.
+One network thread fetches ahead, sends heartbeats and commits; the user's thread decodes what it is given and, in poll,
+hears of rebalances. Always holds: a partition's records come in order, each once, from the position on; the position is
+the offset of the next record that `poll` will give. A group is told of a record as read only after the poll that
+follows it, or by `commit` and `close`.
 
-    with Consumer("localhost:9092", auto_offset_reset="earliest") as consumer:
-        consumer.assign([TopicPartition("orders", 0)])
-        for record in consumer.poll(timeout=1.0): ...
-
-    with Consumer("localhost:9092", group_id="billing") as consumer:
-        consumer.subscribe(["orders"])
-        for record in consumer.poll(timeout=1.0): ...
+    with Consumer("orders", bootstrap_servers="localhost:9092", group_id="billing") as consumer:
+        for record in consumer:
+            print(record.topic, record.partition, record.offset, record.key, record.value)
 """
 
+import re
+import threading
 import time
-from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, TypeVar
 
-from barnabas.client.cluster import Cluster
-from barnabas.client.connection import Connection
-from barnabas.client.failures import RETRIABLE, STALE, check
-from barnabas.client.group_member import GroupMember, Phase
-from barnabas.client.groups import committed_offsets
-from barnabas.client.membership import Membership
-from barnabas.client.offsets import EARLIEST, LATEST, OffsetAt, list_offsets
+from barnabas.client.assignors import assignors_of
+from barnabas.client.consumer_record import ConsumerRecord, Deserializer, RecordDecoder
+from barnabas.client.failures import RETRIABLE, NoBroker, TimedOut
+from barnabas.client.fetches import Fetches
+from barnabas.client.group_member import GroupMember
+from barnabas.client.handout import HandOut
+from barnabas.client.network import Network
+from barnabas.client.offset_lookup import Found, ask_offsets
+from barnabas.client.offsets import EARLIEST, LATEST, OffsetAt
+from barnabas.client.participation import Committed, Participation
+from barnabas.client.subscription import RebalanceListener, Subscription
+from barnabas.client.turn import Turn
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.types import Offset, TopicPartition
-from barnabas.wire.batch import crc_of, decode_batch
-from barnabas.wire.batch import headers as batch_headers
-from barnabas.wire.messages.fetch import (
-    FetchPartition,
-    FetchPartitionResponse,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Consumer", "ConsumerRecord", "RebalanceListener", "Woken"]
+
+T = TypeVar("T")
 
 _RESETS = {"earliest": EARLIEST, "latest": LATEST, "none": None}
+_ISOLATION = {"read_uncommitted": False, "read_committed": True}
+_LONGEST_WAIT_S = 3600.0
 
 
-class ConsumerRecord(NamedTuple):
-    """A record and where it was."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...] = ()
+class Woken(BarnabasError):
+    """Another thread has called `wakeup`."""
 
 
 class Consumer:
-    """Reads records. Not for several threads at once."""
+    """Reads records. Not for several threads at once, but for `wakeup`."""
 
     def __init__(
         self,
+        *topics: str,
         bootstrap_servers: str | Iterable[str] = "localhost:9092",
-        *,
         client_id: str = "barnabas-consumer",
         group_id: str | None = None,
         group_instance_id: str | None = None,
+        partition_assignment_strategy: str | Iterable[str] = ("range", "roundrobin"),
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
         auto_offset_reset: str = "latest",
         enable_auto_commit: bool = True,
         auto_commit_interval_ms: int = 5_000,
         session_timeout_ms: int = 45_000,
         heartbeat_interval_ms: int = 3_000,
         max_poll_interval_ms: int = 300_000,
+        max_poll_records: int = 500,
+        isolation_level: str = "read_uncommitted",
+        allow_auto_create_topics: bool = True,
+        exclude_internal_topics: bool = True,
         metadata_max_age_ms: int = 300_000,
         fetch_min_bytes: int = 1,
         fetch_max_bytes: int = 52_428_800,
         fetch_max_wait_ms: int = 500,
         max_partition_fetch_bytes: int = 1_048_576,
-        max_poll_records: int = 500,
         check_crcs: bool = True,
+        consumer_timeout_ms: float = float("inf"),
+        default_api_timeout_ms: int = 60_000,
         request_timeout_ms: int = 30_000,
         retry_backoff_ms: int = 100,
+        connections_max_idle_ms: int = 540_000,
     ) -> None:
-        if auto_offset_reset not in _RESETS:
-            raise BarnabasError(f"auto.offset.reset is earliest, latest or none, not {auto_offset_reset!r}.")
-        self._reset = _RESETS[auto_offset_reset]
-        self._min_bytes = fetch_min_bytes
-        self._max_bytes = fetch_max_bytes
-        self._max_partition_bytes = max_partition_fetch_bytes
+        for name, value, known in (
+            ("auto.offset.reset", auto_offset_reset, _RESETS),
+            ("isolation.level", isolation_level, _ISOLATION),
+        ):
+            if value not in known:
+                *others, last = known
+                raise BarnabasError(f"{name} is {', '.join(others)} or {last}, not {value!r}.")
+        if max_poll_records < 1:
+            raise BarnabasError(f"max.poll.records is at least 1, not {max_poll_records}.")
+        if heartbeat_interval_ms >= session_timeout_ms:
+            raise BarnabasError(
+                "heartbeat.interval.ms must be less than session.timeout.ms: a third is usual."
+            )
+        self._read_committed = _ISOLATION[isolation_level]
         self._max_poll_records = max_poll_records
-        self._max_wait = fetch_max_wait_ms / 1000
+        self._api_timeout = default_api_timeout_ms / 1000
+        self._idle_timeout = consumer_timeout_ms / 1000
         self._check_crcs = check_crcs
-        self._timeout = request_timeout_ms / 1000
-        self._backoff = retry_backoff_ms / 1000
-        self._cluster = Cluster(
+        self._turn = Turn()
+        self._fetches = Fetches(
+            reset=_RESETS[auto_offset_reset],
+            min_bytes=fetch_min_bytes,
+            max_bytes=fetch_max_bytes,
+            max_partition_bytes=max_partition_fetch_bytes,
+            max_wait_ms=fetch_max_wait_ms,
+            read_committed=self._read_committed,
+            retry_backoff_ms=retry_backoff_ms,
+        )
+        self._network = Network(
             bootstrap_servers,
             client_id=client_id,
             request_timeout_ms=request_timeout_ms,
             retry_backoff_ms=retry_backoff_ms,
+            metadata_max_age_ms=metadata_max_age_ms,
+            connections_max_idle_ms=connections_max_idle_ms,
+            name=client_id,
         )
-        self._positions: dict[TopicPartition, int | None] = {}
-        self._fetched: deque[tuple[TopicPartition, memoryview, int]] = deque()
-        self._ready: deque[ConsumerRecord] = deque()
-        self._high_watermarks: dict[TopicPartition, int] = {}
-        self._group_id = group_id
-        self._membership: Membership | None = None
-        self._new_member = partial(
-            GroupMember,
-            instance_id=group_instance_id,
-            session_timeout_ms=session_timeout_ms,
-            rebalance_timeout_ms=max_poll_interval_ms,
-            heartbeat_interval_ms=heartbeat_interval_ms,
-            retry_backoff_ms=retry_backoff_ms,
+        self._part = Participation(
+            self._network,
+            self._fetches,
+            self._turn,
+            group=group_id,
+            new_member=partial(
+                GroupMember,
+                assignors=assignors_of(partition_assignment_strategy),
+                instance_id=group_instance_id,
+                session_timeout_ms=session_timeout_ms,
+                max_poll_interval_ms=max_poll_interval_ms,
+                heartbeat_interval_ms=heartbeat_interval_ms,
+                retry_backoff_ms=retry_backoff_ms,
+            ),
+            new_subscription=partial(
+                Subscription,
+                max_age_s=metadata_max_age_ms / 1000,
+                create=allow_auto_create_topics,
+                internal=not exclude_internal_topics,
+            ),
+            read_committed=self._read_committed,
+            auto_commit_interval=auto_commit_interval_ms / 1000 if enable_auto_commit else None,
+            timeout=self._api_timeout,
         )
-        self._metadata_max_age = metadata_max_age_ms / 1000
-        self._given: tuple[TopicPartition, ...] | None = None
-        self._committed: dict[TopicPartition, int] = {}
-        self._auto_commit = enable_auto_commit
-        self._commit_interval = auto_commit_interval_ms / 1000
-        self._commit_at = 0.0
-        self._cluster.any()  # an unreachable broker is told of here
-
-    def close(self, *, commit: bool = True) -> None:
-        """Commit what polls have given, if commits are automatic, and leave the group."""
+        decoder = RecordDecoder(
+            check_crcs=check_crcs, key_deserializer=key_deserializer, value_deserializer=value_deserializer
+        )
+        self._hand_out = HandOut(self._fetches, self._turn, decoder, self._part.fetcher.wake)
+        self._using = threading.Lock()
+        self._user: int | None = None
+        self._is_woken = False
+        self._is_closed = False
+        self._network.start()
         try:
-            if commit and self._auto_commit:
-                self._commit_given()
-        finally:
-            if self._membership is not None:
-                self._membership.leave()
-                self._membership = None
-            self._cluster.close()
+            # An unreachable broker is told of here.
+            self._network.wait_for(partial(self._network.refresh, ()), self._api_timeout)
+            if topics:
+                self.subscribe(topics)
+        except BaseException:
+            self._network.close()
+            raise
+
+    def close(self, timeout: float | None = None, *, commit: bool = True) -> None:
+        """Commit what polls have given, if commits are automatic, and leave the group; in so many seconds."""
+        if self._is_closed:
+            return
+        with self._in_use():
+            self._is_closed = True
+            seconds = self._network.request_timeout if timeout is None else timeout
+            deadline = time.monotonic() + seconds
+            try:
+                if commit:
+                    self._part.commit_given(deadline)
+                self._part.leave(deadline)
+            finally:
+                self._network.close(max(deadline - time.monotonic(), 1.0))
 
     def __enter__(self) -> "Consumer":
         return self
@@ -141,289 +190,288 @@ class Consumer:
 
     # What is read
 
-    def subscribe(self, topics: Iterable[str]) -> None:
-        """Share these topics with the other members of the group; `poll` joins it."""
-        if self._group_id is None:
-            raise BarnabasError(
-                "A consumer without a group.id cannot subscribe: give one, or assign partitions."
-            )
-        if self._membership is not None:
-            raise BarnabasError("This consumer has subscribed already.")
-        member = self._new_member(self._group_id, topics)
-        self._membership = Membership(
-            self._cluster, member, timeout=self._timeout, recount=self._metadata_max_age
-        )
+    def subscribe(
+        self,
+        topics: str | Iterable[str] = (),
+        *,
+        pattern: str | re.Pattern[str] | None = None,
+        listener: object | None = None,
+    ) -> None:
+        """Share these topics, or those whose whole name matches the pattern, with the other members of the group.
+
+        The listener's on_partitions_revoked, on_partitions_assigned and on_partitions_lost are called in poll.
+        """
+        wanted = [topics] if isinstance(topics, str) else list(topics)
+        if bool(wanted) == (pattern is not None):
+            raise BarnabasError("Subscribe to topics, or to a pattern, and not to both.")
+        with self._in_use():
+            self._part.subscribe(wanted, pattern, listener)
+
+    def assign(self, partitions: Mapping[TopicPartition, int] | Iterable[TopicPartition]) -> None:
+        """Read these and no others, from the offsets given, else from what the group has committed, if there is one,
+        else from where auto.offset.reset says."""
+        wanted = [TopicPartition(*each) for each in partitions]
+        with self._in_use():
+            if self._part.subscription is not None:
+                raise BarnabasError("This consumer has subscribed: unsubscribe before you assign.")
+            self._part.commit_given(time.monotonic() + self._api_timeout)
+            with self._turn:
+                self._fetches.drop(self._fetches.partitions)
+                self._fetches.add(wanted, self._part.start)
+                if isinstance(partitions, Mapping):
+                    for partition in wanted:
+                        self._fetches.seek(partition, partitions[partition])
+            self._part.fetcher.wake()
+
+    def unsubscribe(self) -> None:
+        """Commit, if commits are automatic, leave the group, and read nothing."""
+        with self._in_use():
+            deadline = time.monotonic() + self._api_timeout
+            self._part.commit_given(deadline)
+            self._part.leave(deadline)
+            with self._turn:
+                self._fetches.drop(self._fetches.partitions)
+
+    def assignment(self) -> set[TopicPartition]:
+        with self._turn:
+            return set(self._fetches.partitions)
+
+    def subscription(self) -> set[str]:
+        """The topics that are shared with the group."""
+        found = self._part.subscription
+        return set() if found is None else set(found.topics)
 
     @property
     def has_joined(self) -> bool:
         """Whether the group has given this consumer its partitions; that may be none."""
-        return self._given is not None
-
-    def assign(self, partitions: Mapping[TopicPartition, int] | Iterable[TopicPartition]) -> None:
-        """Read these and no others, from the offsets given, else from where auto.offset.reset says."""
-        self._forget_fetched()
-        if isinstance(partitions, Mapping):
-            self._positions = dict(partitions)
-        else:
-            self._positions = dict.fromkeys(partitions)
-
-    def assignment(self) -> set[TopicPartition]:
-        return set(self._positions)
+        with self._turn:
+            return self._part.member is not None and self._part.member.is_settled
 
     def partitions_for(self, topic: str) -> list[TopicPartition]:
         """All partitions of a topic."""
-        found = self._cluster.retry(lambda: self._cluster.topic(topic), timeout=self._timeout)
-        return [TopicPartition(topic, each.index) for each in found.partitions]
+
+        def ask() -> list[TopicPartition]:
+            snapshot = self._network.wait_for(partial(self._network.refresh, [topic]), self._api_timeout)
+            if topic not in snapshot.topics:
+                code = snapshot.refused.get(topic, Code.UNKNOWN_TOPIC_OR_PARTITION)
+                raise Refused(code, f"Topic {topic!r}: {code.advice}")
+            return [TopicPartition(topic, each.index) for each in snapshot.topics[topic].partitions]
+
+        return self._retry(ask)
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Give nothing of these until they are resumed."""
+        with self._in_use(), self._turn:
+            self._fetches.pause(partitions)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        with self._in_use():
+            with self._turn:
+                self._fetches.resume(partitions)
+            self._part.fetcher.wake()
+
+    def paused(self) -> set[TopicPartition]:
+        with self._turn:
+            return set(self._fetches.paused)
 
     # Where it is read from
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        self._need_assigned([partition])
-        self._forget_fetched()
-        self._positions[partition] = offset
+        """Go on from this offset."""
+        if offset < 0:
+            raise BarnabasError(f"{offset} is no offset: they begin with 0.")
+        with self._in_use():
+            with self._turn:
+                self._fetches.seek(TopicPartition(*partition), offset)
+            self._part.fetcher.wake()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        self._seek_to(EARLIEST, partitions)
+        self.seek_to_time(EARLIEST, *partitions)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        self._seek_to(LATEST, partitions)
+        self.seek_to_time(LATEST, *partitions)
 
     def seek_to_time(self, timestamp: int, *partitions: TopicPartition) -> None:
         """Go to the first record at or after a time in milliseconds; to the end where there is none."""
-        self._seek_to(timestamp, partitions)
+        with self._in_use():
+            with self._turn:
+                for partition in partitions or self._fetches.partitions:
+                    self._fetches.seek_to(TopicPartition(*partition), timestamp)
+            self._part.fetcher.wake()
 
-    def position(self, partition: TopicPartition) -> Offset:
-        """The offset of the next record `poll` will give."""
-        self._need_assigned([partition])
-        self._find_positions()
-        for record in self._ready:
-            if (record.topic, record.partition) == partition:
-                return Offset(record.offset)
-        for fetched, _, offset in self._fetched:
-            if fetched == partition:
-                return Offset(offset)
-        return Offset(self._positions[partition] or 0)
+    def position(self, partition: TopicPartition, timeout: float | None = None) -> Offset:
+        """The offset of the next record `poll` will give, once that is known."""
+        deadline = time.monotonic() + (self._api_timeout if timeout is None else timeout)
+        with self._in_use():
+            while True:
+                with self._turn:
+                    found = self._fetches.reading(TopicPartition(*partition)).position
+                    if found is not None:
+                        return Offset(found)
+                    if self._fetches.failures:
+                        raise self._fetches.failures.popleft()
+                    left = deadline - time.monotonic()
+                    if left <= 0:
+                        raise TimedOut(f"The position in {TopicPartition(*partition)} is not known in time.")
+                    self._turn.wait(left)
 
     def offsets_for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAt | None]:
         """The first record at or after each time; None where there is none."""
-        found = list_offsets(self._cluster, times, timeout=self._timeout)
+        found = self._offsets(times)
         return {partition: at if at.offset >= 0 else None for partition, at in found.items()}
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
-        return self._ends(EARLIEST, partitions)
+        found = self._offsets(dict.fromkeys(partitions, EARLIEST))
+        return {partition: at.offset for partition, at in found.items()}
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
-        return self._ends(LATEST, partitions)
+        """The offsets that the next records will get; with read_committed, of the first that is not decided."""
+        found = self._offsets(dict.fromkeys(partitions, LATEST))
+        return {partition: at.offset for partition, at in found.items()}
 
     # Reading
 
     def poll(self, timeout: float = 0.0, max_records: int | None = None) -> list[ConsumerRecord]:
         """The next records, waiting up to `timeout` seconds for the first; an empty list when none came."""
-        if not self._positions and self._membership is None:
-            raise BarnabasError("Nothing is assigned to this consumer: call assign first, or subscribe.")
-        limit = max_records or self._max_poll_records
-        deadline = time.monotonic() + timeout
-        pause = self._backoff
-        self._follow_group(0.0)
-        while not self._fill(limit):
-            left = deadline - time.monotonic()
-            try:
-                if self._positions:
-                    self._find_positions()
-                    self._fetch(min(max(left, 0.0), self._max_wait))
-                self._follow_group(0.0 if self._positions else max(left, 0.0))
-            except Refused as error:
-                if error.code not in RETRIABLE or error.code is Code.CORRUPT_MESSAGE or left <= 0:
-                    raise
-                time.sleep(min(pause, left))
-                pause = min(pause * 2, 1.0)
-            if left <= 0:
-                self._fill(limit)
-                break
-        return [self._ready.popleft() for _ in range(min(limit, len(self._ready)))]
+        limit = self._max_poll_records if max_records is None else max_records
+        return self._wait_and_take(timeout, lambda: self._hand_out.take(limit)) or []
+
+    def poll_arrow(
+        self, timeout: float = 0.0, *, columns: Collection[str] | None = None, max_bytes: int = 1 << 20
+    ) -> "pa.RecordBatch | None":
+        """The next records as an Arrow batch, about `max_bytes` of them; None when none came.
+
+        The columns are key, value, topic, partition, offset, timestamp, timestampType and headers.
+        """
+
+        def take() -> "pa.RecordBatch | None":
+            return self._hand_out.columns(columns, max_bytes, check_crcs=self._check_crcs)
+
+        return self._wait_and_take(timeout, take)
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        """Record by record, for ever, or until none came for consumer.timeout.ms."""
+        while self._wait(self._idle_timeout):
+            yield from self._hand_out.records(self._max_poll_records)
+
+    def wakeup(self) -> None:
+        """From any thread: the poll under way, or else the next one, raises Woken."""
+        with self._turn:
+            self._is_woken = True
+            self._turn.tell()
 
     # The group
 
-    def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
+    def commit(
+        self, offsets: Mapping[TopicPartition, int] | None = None, *, timeout: float | None = None
+    ) -> None:
         """Tell the group what has been read: all that polls have given, or these offsets of next records."""
-        if self._membership is None:
-            raise BarnabasError("This consumer is in no group: subscribe first.")
-        code = self._commit_given() if offsets is None else self._membership.commit(offsets)
-        if code:
-            raise Refused(code, f"Group {self._group_id!r} did not take the commit: {code.advice}")
+        with self._in_use():
+            self._part.commit(offsets, timeout)
+
+    def commit_async(
+        self, offsets: Mapping[TopicPartition, int] | None = None, callback: Committed | None = None
+    ) -> None:
+        """The same without waiting; a later poll calls `callback(offsets, error)`, where no error is None."""
+        with self._in_use():
+            self._part.commit_async(offsets, callback)
 
     def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
-        """What the group has committed of these."""
-        if self._group_id is None:
+        """What the group has committed of these; where that is nothing, nothing is said."""
+        wanted = [TopicPartition(*each) for each in partitions]
+        if self._part.group is None:
             raise BarnabasError("This consumer has no group.id.")
-        return committed_offsets(self._cluster, self._group_id, list(partitions), timeout=self._timeout)
+        ask = partial(self._part.committed, wanted)
+        found = self._retry(lambda: self._network.wait_for(ask, self._api_timeout, "Asking the group"))
+        return {partition: Offset(offset) for partition, offset in found.items()}
 
-    def _follow_group(self, wait: float) -> None:
-        """Heartbeats, commits and rebalances; waits so long for partitions where there are none."""
-        if self._membership is None:
-            return
-        if self._auto_commit and self._given and time.monotonic() >= self._commit_at:
-            self._commit_given()
-        self._membership.drive(wait)
-        member = self._membership.member
-        if member.phase is Phase.REVOKING:
-            if self._auto_commit:
-                self._commit_given()
-            member.given_back()
-        if member.assignment is not self._given:
-            self._take_over(member.assignment)
+    # How it waits
 
-    def _take_over(self, partitions: tuple[TopicPartition, ...] | None) -> None:
-        """Read these from where the group has got to."""
-        committed = self.committed(partitions) if partitions else {}
-        self._committed = dict(committed)
-        self.assign([])
-        self._positions = {each: committed.get(each) for each in partitions or ()}
-        self._given = partitions
-        self._commit_at = time.monotonic() + self._commit_interval
+    def _wait_and_take(self, timeout: float, take: Callable[[], T | None]) -> T | None:
+        """What `take` finds, as soon as it finds something; None when the time is over."""
+        deadline = time.monotonic() + timeout
+        while self._wait(max(deadline - time.monotonic(), 0.0)):
+            with self._in_use():
+                found = take()
+            if found:
+                return found
+        return None
 
-    def _commit_given(self) -> Code:
-        self._commit_at = time.monotonic() + self._commit_interval
-        changed = {p: at for p, at in self._delivered().items() if self._committed.get(p) != at}
-        if not changed or not self._given or self._membership is None:
-            return Code.NONE
-        code = self._membership.commit(changed)
-        if not code:
-            self._committed.update(changed)
-        return code
-
-    def _delivered(self) -> dict[TopicPartition, int]:
-        """Where the reader is: behind the last record that a poll gave."""
-        found = {partition: at for partition, at in self._positions.items() if at is not None}
-        found |= {partition: offset for partition, _, offset in reversed(self._fetched)}
-        found |= {TopicPartition(each.topic, each.partition): each.offset for each in reversed(self._ready)}
-        return found
-
-    def _fill(self, limit: int) -> bool:
-        """Decode fetched batches until there are enough records; False when there is none at all."""
-        while self._fetched and len(self._ready) < limit:
-            partition, batch, position = self._fetched.popleft()
-            topic, index = partition
-            self._ready.extend(
-                ConsumerRecord(topic, index, *record)
-                for record in decode_batch(batch)
-                if record.offset >= position
-            )
-        return bool(self._ready)
-
-    def _fetch(self, wait: float) -> None:
-        """Ask every leader at once, then take in what they answer; what one cannot give stops no other."""
-        failure: Refused | None = None
-        groups: dict[Connection, list[TopicPartition]] = {}
-        for partition in self._positions:
+    def _wait(self, timeout: float) -> bool:
+        """Whether there are records to give, after so many seconds at most. Does what the group wants meanwhile."""
+        deadline = time.monotonic() + timeout
+        with self._in_use():
+            self._part.polls()
             try:
-                groups.setdefault(self._cluster.leader_of(partition), []).append(partition)
-            except Refused as error:
-                failure = error
-        asked: list[Connection] = []
-        for connection, partitions in groups.items():
+                while True:
+                    self._part.tend()
+                    with self._turn:
+                        if self._is_woken:
+                            self._is_woken = False
+                            raise Woken("Another thread has woken this consumer.")
+                        if self._hand_out.is_ready:
+                            return True
+                        self._raise_what_came()
+                        if self._part.has_news:
+                            continue
+                        left = deadline - time.monotonic()
+                        if left <= 0:
+                            return False
+                        self._turn.wait(min(left, _LONGEST_WAIT_S))
+            finally:
+                self._part.works()
+
+    def _raise_what_came(self) -> None:
+        if self._fetches.failures:
+            raise self._fetches.failures.popleft()
+        if not self._fetches.partitions and self._part.subscription is None:
+            raise BarnabasError("Nothing is assigned to this consumer: call assign first, or subscribe.")
+
+    @contextmanager
+    def _in_use(self) -> Iterator[None]:
+        """One thread at a time; a listener may call what it likes."""
+        me = threading.get_ident()
+        if self._user == me:
+            yield
+            return
+        if not self._using.acquire(blocking=False):
+            raise BarnabasError("A consumer cannot be used from two threads at once: give each its own.")
+        try:
+            if self._is_closed:
+                raise BarnabasError("This consumer is closed.")
+            self._user = me
+            yield
+        finally:
+            self._user = None
+            self._using.release()
+
+    def _offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAt]:
+        found: dict[TopicPartition, OffsetAt] = {}
+
+        def ask() -> dict[TopicPartition, OffsetAt]:
+            left = {TopicPartition(*each): at for each, at in wanted.items() if each not in found}
+            start = partial(ask_offsets, self._network, left, read_committed=self._read_committed)
+            answer: Found = self._network.wait_for(start, self._api_timeout, "Asking for offsets")
+            failures = []
+            for partition, at in answer.items():
+                if isinstance(at, Refused):
+                    failures.append(at)
+                else:
+                    found[partition] = at
+            if failures:
+                raise failures[0]
+            return found
+
+        return self._retry(ask)
+
+    def _retry(self, ask: Callable[[], T]) -> T:
+        """What `ask` gives; what may pass by itself is tried again, but nobody waits for what there is not."""
+        deadline = time.monotonic() + self._api_timeout
+        while True:
             try:
-                connection.send(self._request(partitions, wait), FetchResponse)
-                asked.append(connection)
-            except Refused as error:
-                failure = error
-        for connection in asked:
-            try:
-                answer: FetchResponse = connection.receive(wait=wait)
-                check(answer.error_code, f"A fetch from {connection.address}")
-            except Refused as error:
-                failure = error
-                continue
-            for topic in answer.responses:
-                for each in topic.partitions:
-                    try:
-                        self._take(TopicPartition(topic.topic, each.partition_index), each)
-                    except Refused as error:
-                        failure = error
-        if failure is not None:
-            if failure.code in STALE:
-                self._cluster.forget()
-            if not self._fetched:
-                raise failure
-
-    def _request(self, partitions: list[TopicPartition], wait: float) -> FetchRequest:
-        topics: dict[str, FetchTopic] = {}
-        for partition in partitions:
-            topic = topics.setdefault(partition.topic, FetchTopic(topic=partition.topic))
-            topic.partitions.append(
-                FetchPartition(
-                    partition=partition.partition,
-                    current_leader_epoch=self._cluster.leader_epoch_of(partition),
-                    fetch_offset=self._positions[partition] or 0,
-                    partition_max_bytes=self._max_partition_bytes,
-                )
-            )
-        return FetchRequest(
-            max_wait_ms=int(wait * 1000),
-            min_bytes=self._min_bytes,
-            max_bytes=self._max_bytes,
-            topics=list(topics.values()),
-        )
-
-    def _take(self, partition: TopicPartition, answer: FetchPartitionResponse) -> None:
-        if answer.error_code == Code.OFFSET_OUT_OF_RANGE and self._reset is not None:
-            self._positions[partition] = None
-            return
-        check(answer.error_code, f"Partition {partition}")
-        self._high_watermarks[partition] = answer.high_watermark
-        records = answer.records
-        if records is None or len(records) == 0:
-            return
-        assert isinstance(records, memoryview)
-        position = self._positions[partition] or 0
-        for at, header in batch_headers(records):
-            batch = records[at : at + header.size]
-            if self._check_crcs and crc_of(batch, 0, header.size) != header.crc:
-                raise Refused(
-                    Code.CORRUPT_MESSAGE,
-                    f"Partition {partition}: the batch at offset {header.base_offset} is corrupt.",
-                )
-            if header.next_offset > position:
-                if not header.is_control:
-                    self._fetched.append((partition, batch, position))
-                position = header.next_offset
-        self._positions[partition] = position
-        # The next fetch begins with another partition, so that a busy one cannot starve the rest.
-        self._positions[partition] = self._positions.pop(partition)
-
-    def _find_positions(self) -> None:
-        """Partitions without a position get one from auto.offset.reset."""
-        unknown = [partition for partition, position in self._positions.items() if position is None]
-        if not unknown:
-            return
-        if self._reset is None:
-            raise Refused(
-                Code.OFFSET_OUT_OF_RANGE,
-                f"Partition {unknown[0]} has no position, and auto.offset.reset is none: seek first.",
-            )
-        self._positions.update(self._ends(self._reset, unknown))
-
-    def _seek_to(self, timestamp: int, partitions: Iterable[TopicPartition]) -> None:
-        wanted = list(partitions) or list(self._positions)
-        self._need_assigned(wanted)
-        self._forget_fetched()
-        found = list_offsets(self._cluster, dict.fromkeys(wanted, timestamp), timeout=self._timeout)
-        late = [partition for partition in wanted if found[partition].offset < 0]
-        ends = self._ends(LATEST, late) if late else {}
-        for partition in wanted:
-            self._positions[partition] = ends.get(partition, found[partition].offset)
-
-    def _ends(self, which: int, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
-        found = list_offsets(self._cluster, dict.fromkeys(partitions, which), timeout=self._timeout)
-        return {partition: at.offset for partition, at in found.items()}
-
-    def _need_assigned(self, partitions: Iterable[TopicPartition]) -> None:
-        for partition in partitions:
-            if partition not in self._positions:
-                raise BarnabasError(f"Partition {partition} is not assigned to this consumer.")
-
-    def _forget_fetched(self) -> None:
-        """Records read ahead are given up; the positions go back to where the reader is."""
-        self._positions.update(self._delivered())
-        self._ready.clear()
-        self._fetched.clear()
+                return ask()
+            except Refused as why:
+                hopeless = why.code is Code.UNKNOWN_TOPIC_OR_PARTITION or isinstance(why, NoBroker)
+                if why.code not in RETRIABLE or hopeless or time.monotonic() >= deadline:
+                    raise
+            time.sleep(self._network.retry_backoff)

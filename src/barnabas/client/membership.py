@@ -1,180 +1,166 @@
-"""Owns a consumer's place in its group: the machine of `group_member`, and the connection over which it speaks.
+"""Owns a consumer's place in its group: drives the machine of `group_member` over the network.
 
-Called by `consumer`, from its poll. Joining can take minutes, so this connection is nobody else's, and nothing waits
-for its answers longer than the caller allows. Commits are short, and go by the connection that fetches use too.
+Called in the network's thread, except where it says "any thread". `turn` is held whenever the member is touched, and is
+notified when there is something for the user: a handover, or a failure. Joins, syncs and heartbeats have a lane of
+their own: a join may take minutes, and nothing else waits behind it.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable
+from typing import Any
 
-from barnabas.client.cluster import Cluster
-from barnabas.client.connection import Connection
-from barnabas.client.failures import RETRIABLE, STALE, check
-from barnabas.client.group_member import GroupMember, Phase, Request
-from barnabas.client.groups import commit_request
-from barnabas.errors import Code, Refused
-from barnabas.types import TopicPartition
+from barnabas.client.coordinator_link import CoordinatorLink
+from barnabas.client.group_member import NEVER, GroupMember, Phase, Request, Response
+from barnabas.client.metadata import Snapshot
+from barnabas.client.network import Network, Timer
+from barnabas.client.turn import Turn
+from barnabas.errors import Refused
 from barnabas.wire.messages.groups import (
     HeartbeatRequest,
     HeartbeatResponse,
     JoinGroupRequest,
     JoinGroupResponse,
+    LeaveGroupRequest,
     LeaveGroupResponse,
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from barnabas.wire.messages.offsets import OffsetCommitResponse
 
-_ANSWERS = {
+_ANSWERS: dict[type, type[Any]] = {
     JoinGroupRequest: JoinGroupResponse,
     SyncGroupRequest: SyncGroupResponse,
     HeartbeatRequest: HeartbeatResponse,
+    LeaveGroupRequest: LeaveGroupResponse,
 }
+
+LANE = "group"
 
 
 class Membership:
-    """Mutable: a member and its connection. Not for several threads at once."""
+    """Mutable: a member, and what it has under way."""
 
-    def __init__(self, cluster: Cluster, member: GroupMember, *, timeout: float, recount: float) -> None:
+    def __init__(
+        self, network: Network, coordinator: CoordinatorLink, member: GroupMember, turn: Turn
+    ) -> None:
         self.member = member
-        self._cluster = cluster
-        self._timeout = timeout
-        self._connection: Connection | None = None
-        self._overdue = 0.0
-        self._recount = recount
-        self._recount_at = 0.0
+        self._network = network
+        self._coordinator = coordinator
+        self._turn = turn
+        self._timer: Timer | None = None
         self._counts: dict[str, int] = {}
+        self._counted = -1
+        self._is_counting = False
+        self._is_over = False
+        network.metadata.subscribe(self._look_for_new_partitions)
 
-    def drive(self, wait: float) -> None:
-        """Send what is due and take in what has come; wait so many seconds for what there is nothing to do without."""
-        deadline = time.monotonic() + wait
-        while True:
-            now = time.monotonic()
-            member = self.member
-            if member.is_waiting:
-                if not self._take(max(deadline - now, 0.0)):
-                    return
-            elif member.phase is Phase.REVOKING:
-                return
-            elif member.due > now:
-                if member.phase is Phase.STABLE:
-                    self._look_for_new_partitions(now)
-                pause = min(member.due, deadline) - now
-                if pause <= 0:
-                    return
-                time.sleep(pause)
-            else:
-                self._send(now)
+    def wake(self) -> None:
+        """Any thread: something has changed, look what there is to do."""
+        self._network.post(self.drive)
 
-    def commit(self, offsets: Mapping[TopicPartition, int]) -> Code:
-        """Commit in the member's name. Other codes than NONE say that the group has moved on without it."""
+    def drive(self) -> None:
+        """Send what is due."""
+        if self._is_over:
+            return
         member = self.member
-        request = commit_request(
-            member.group,
-            offsets,
-            generation=member.generation,
-            member_id=member.id,
-            instance_id=member.instance_id,
+        with self._turn:
+            now = time.monotonic()
+            if self._must_count():
+                self._is_counting = True
+                wanted = member.topics_to_assign
+                request = None
+            else:
+                request = member.next_request(now, self._counts)
+        if request is not None:
+            self._send(request)
+        elif self._is_counting:
+            self._network.metadata.want(wanted)
+            self._network.refresh(wanted, self._count)
+            return
+        self._set_timer()
+
+    def leave(self, done: Any) -> None:
+        """Say goodbye, so that others need not wait for the session to end; nobody minds if that fails."""
+        with self._turn:
+            self._is_over = True
+            request = self.member.leave_request()
+        if self._timer is not None:
+            self._timer.cancel()
+        if request is None:
+            done(None)
+        else:
+            # Not in the members' lane: there a join may be under way.
+            self._coordinator.ask(request, LeaveGroupResponse, done)
+
+    def _send(self, request: Request) -> None:
+        member = self.member
+
+        def told(answer: Response | Refused) -> None:
+            if self._is_over:
+                return
+            with self._turn:
+                if isinstance(answer, Refused):
+                    member.fail(time.monotonic())
+                else:
+                    self._coordinator.doubt(answer.error_code)
+                    member.take(answer, time.monotonic())
+                self._turn.tell()
+            self.drive()
+
+        if isinstance(request, LeaveGroupRequest):
+            with self._turn:
+                self._turn.tell()  # the user, should it come back, has lost everything
+            self._coordinator.ask(request, LeaveGroupResponse, lambda answer: None)
+            return
+        wait = 0.0 if isinstance(request, HeartbeatRequest) else member.rebalance_timeout_ms / 1000
+        self._coordinator.ask(request, _ANSWERS[type(request)], told, wait=wait, lane=LANE)
+
+    def _set_timer(self) -> None:
+        with self._turn:
+            due = self.member.due
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if due < NEVER:
+            self._timer = self._network.later(max(due - time.monotonic(), 0.0), self.drive)
+
+    # A leader shares out what there is, and sees to it when that changes
+
+    def _must_count(self) -> bool:
+        member = self.member
+        return (
+            member.phase is Phase.SYNCING
+            and not member.is_waiting
+            and self._counted != member.generation
+            and bool(member.topics_to_assign)
         )
 
-        def ask() -> Code:
-            answer = self._cluster.coordinator(member.group).call(request, OffsetCommitResponse)
-            for topic in answer.topics:
-                for each in topic.partitions:
-                    if each.error_code in RETRIABLE:
-                        check(each.error_code, f"Group {member.group!r}")
-                    if member.refused(each.error_code, time.monotonic()):
-                        return Code.of(each.error_code)
-            return Code.NONE
-
-        return self._cluster.retry(ask, timeout=self._timeout)
-
-    def leave(self) -> None:
-        """Say goodbye, so that others need not wait for the session to end; nobody minds if that fails."""
-        request = self.member.leave_request()
-        try:
-            if request is not None:
-                self._cluster.coordinator(self.member.group).call(request, LeaveGroupResponse)
-        except Refused:
-            pass
-        finally:
-            self._hang_up()
-
-    def _send(self, now: float) -> None:
-        member = self.member
-        try:
-            if self._connection is None or not self._connection.is_open:
-                self._connection = self._cluster.coordinator(member.group, alone=True)
-            wanted = member.topics_to_assign if member.phase is Phase.SYNCING else set()
-            if wanted:
-                self._counts = self._count(wanted)
-                self._recount_at = now + self._recount
-            request = member.next_request(now, self._counts)
-            if request is None:
-                return
-            self._connection.send(request, _ANSWERS[type(request)])
-            self._overdue = now + self._patience(request)
-        except Refused as error:
-            self._fail(error)
-
-    def _patience(self, request: Request) -> float:
-        if isinstance(request, HeartbeatRequest):
-            return self._timeout
-        return self._timeout + self.member.rebalance_timeout_ms / 1000
-
-    def _take(self, wait: float) -> bool:
-        """Whether the answer came, or will never come."""
-        connection = self._connection
-        assert connection is not None
-        if not connection.has_answer(wait):
-            if time.monotonic() < self._overdue:
-                return False
-            self._hang_up()
-            self.member.fail(time.monotonic())
-            return True
-        try:
-            response = connection.receive()
-        except Refused as error:
-            self._fail(error)
-            return True
-        self.member.take(response, time.monotonic())
-        if response.error_code in STALE:
-            self._cluster.forget()
-            self._hang_up()
-        return True
-
-    def _fail(self, error: Refused) -> None:
-        self._hang_up()
-        if error.code not in RETRIABLE:
-            raise error
-        if error.code in STALE:
-            self._cluster.forget()
-        self.member.fail(time.monotonic())
-
-    def _hang_up(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
-    def _look_for_new_partitions(self, now: float) -> None:
-        """A leader answers for what it has assigned: topics that grow, come or go need another assignment."""
-        if not self.member.topics_to_assign or now < self._recount_at:
+    def _count(self, snapshot: Snapshot | Refused) -> None:
+        self._is_counting = False
+        if self._is_over:
             return
-        self._recount_at = now + self._recount
-        try:
-            changed = self._count(self.member.topics_to_assign) != self._counts
-        except Refused:
-            return  # there is time: nobody waits for this
-        if changed:
-            self.member.rebalance()
+        with self._turn:
+            member = self.member
+            if isinstance(snapshot, Refused):
+                member.fail(time.monotonic())
+            else:
+                self._counts = _counts(snapshot, member.topics_to_assign)
+                self._counted = member.generation
+        self._set_timer() if isinstance(snapshot, Refused) else self.drive()
 
-    def _count(self, topics: set[str]) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for topic in topics:
-            try:
-                self._cluster.refresh([topic])
-                found[topic] = len(self._cluster.topic(topic).partitions)
-            except Refused as error:
-                if error.code is not Code.UNKNOWN_TOPIC_OR_PARTITION:
-                    raise
-        return found
+    def _look_for_new_partitions(self, snapshot: Snapshot) -> None:
+        if self._is_over or self._is_counting:
+            return
+        with self._turn:
+            wanted = self.member.topics_to_assign
+            changed = self.member.phase is Phase.STABLE and wanted and self._counted == self.member.generation
+            if not changed or _counts(snapshot, wanted) == self._counts:
+                return
+            self.member.rebalance(time.monotonic())
+            self._turn.tell()
+        self.drive()
+
+
+def _counts(snapshot: Snapshot, topics: Iterable[str]) -> dict[str, int]:
+    return {
+        topic: len(snapshot.topics[topic].partitions) for topic in sorted(topics) if topic in snapshot.topics
+    }

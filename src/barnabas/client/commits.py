@@ -1,0 +1,165 @@
+"""Owns what a consumer tells its group of what it has read: one commit after another, so that none overtakes another.
+
+Called in the network's thread, except where it says "any thread". A commit goes out in the name of the member and its
+generation, as they are when it is sent; without a subscription it goes out in nobody's name, which a group takes while
+it has no members.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+
+from barnabas.client.coordinator_link import CoordinatorLink
+from barnabas.client.failures import RETRIABLE, check
+from barnabas.client.group_member import GroupMember
+from barnabas.client.groups import commit_request
+from barnabas.client.network import Network
+from barnabas.client.turn import Turn
+from barnabas.errors import Code, Refused
+from barnabas.types import TopicPartition
+from barnabas.wire.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetFetchGroup,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchTopic,
+)
+
+Done = Callable[[Refused | None], None]
+
+
+class Commit:
+    """Offsets of next records on their way to the group."""
+
+    __slots__ = ("deadline", "done", "offsets")
+
+    def __init__(self, offsets: Mapping[TopicPartition, int], deadline: float, done: Done) -> None:
+        self.offsets = dict(offsets)
+        self.deadline = deadline
+        self.done = done
+
+
+class Commits:
+    """Mutable: the commits of one consumer that are not settled yet, in order."""
+
+    def __init__(self, network: Network, coordinator: CoordinatorLink, turn: Turn) -> None:
+        self.member: GroupMember | None = None
+        """In whose name; None for a consumer that assigns its partitions itself."""
+        self.settled: dict[TopicPartition, int] = {}
+        """What the group has taken from us; guarded by `turn`."""
+        self._network = network
+        self._coordinator = coordinator
+        self._turn = turn
+        self._queue: deque[Commit] = deque()
+
+    def add(self, offsets: Mapping[TopicPartition, int], timeout: float, done: Done) -> None:
+        """Any thread: commit these; `done` hears, in the network's thread, what came of it."""
+        commit = Commit(offsets, time.monotonic() + timeout, done)
+        self._network.post(lambda: self._enqueue(commit))
+
+    def ask_committed(
+        self,
+        partitions: list[TopicPartition],
+        done: Callable[[dict[TopicPartition, int] | Refused], None],
+    ) -> None:
+        """What the group has committed of these; where nothing is committed nothing is said."""
+        topics: dict[str, OffsetFetchTopic] = {}
+        for topic, number in partitions:
+            topics.setdefault(topic, OffsetFetchTopic(topic)).partition_indexes.append(number)
+        rows = list(topics.values())
+        group = self._coordinator.group
+        # One group in the fields of old versions, the same in those of new ones: a version sends what it has.
+        request = OffsetFetchRequest(group, rows, [OffsetFetchGroup(group, topics=rows)], require_stable=True)
+
+        def told(answer: OffsetFetchResponse | Refused) -> None:
+            try:
+                done(answer if isinstance(answer, Refused) else self._read(answer))
+            except Refused as why:
+                done(why)
+
+        self._coordinator.ask(request, OffsetFetchResponse, told)
+
+    def _read(self, answer: OffsetFetchResponse) -> dict[TopicPartition, int]:
+        found = answer.groups[0] if answer.groups else answer
+        group = self._coordinator.group
+        self._coordinator.doubt(found.error_code)
+        check(found.error_code, f"Group {group!r}")
+        offsets = {}
+        for topic in found.topics:
+            for row in topic.partitions:
+                partition = TopicPartition(topic.name, row.partition_index)
+                check(row.error_code, f"Group {group!r}, partition {partition}")
+                if row.committed_offset >= 0:
+                    offsets[partition] = row.committed_offset
+        return offsets
+
+    def _enqueue(self, commit: Commit) -> None:
+        self._queue.append(commit)
+        if len(self._queue) == 1:
+            self._send()
+
+    def _send(self) -> None:
+        commit = self._queue[0]
+        with self._turn:
+            request = self._request(commit)
+        if isinstance(request, Refused):
+            self._settle(request)
+            return
+        generation = request.generation_id_or_member_epoch
+
+        def told(answer: OffsetCommitResponse | Refused) -> None:
+            why = answer if isinstance(answer, Refused) else self._refusal(answer)
+            if why is None:
+                self._settle(None)
+                return
+            with self._turn:
+                if self.member is not None:
+                    self.member.commit_refused(why.code, generation, time.monotonic())
+                    self._turn.tell()
+            waits = why.code in RETRIABLE or why.code is Code.REBALANCE_IN_PROGRESS
+            if waits and time.monotonic() < commit.deadline:
+                self._network.later(self._network.retry_backoff, self._send)
+            else:
+                self._settle(why)
+
+        self._coordinator.ask(request, OffsetCommitResponse, told)
+
+    def _request(self, commit: Commit) -> OffsetCommitRequest | Refused:
+        member, group = self.member, self._coordinator.group
+        if member is None:
+            return commit_request(group, commit.offsets)
+        foreign = [each for each in commit.offsets if each not in member.given]
+        if not member.may_commit or foreign:
+            code = Code.REBALANCE_IN_PROGRESS if member.may_commit else Code.UNKNOWN_MEMBER_ID
+            return Refused(
+                code,
+                f"Group {group!r} did not take the commit: it has gone on without this consumer, "
+                "and another may read the partitions already. Poll more often, or raise max.poll.interval.ms.",
+            )
+        return commit_request(
+            group,
+            commit.offsets,
+            generation=member.generation,
+            member_id=member.id,
+            instance_id=member.instance_id,
+        )
+
+    def _refusal(self, answer: OffsetCommitResponse) -> Refused | None:
+        for topic in answer.topics:
+            for row in topic.partitions:
+                if row.error_code:
+                    self._coordinator.doubt(row.error_code)
+                    code = Code.of(row.error_code)
+                    group = self._coordinator.group
+                    return Refused(code, f"Group {group!r} did not take the commit: {code.advice}")
+        return None
+
+    def _settle(self, why: Refused | None) -> None:
+        commit = self._queue.popleft()
+        if why is None:
+            with self._turn:
+                self.settled.update(commit.offsets)
+        if self._queue:
+            self._network.soon(self._send)
+        commit.done(why)

@@ -1,0 +1,130 @@
+"""Owns the fetches that are under way: sends what `fetches` plans and takes in what leaders answer.
+
+Called in the network's thread, except where it says "any thread". `turn` is held whenever `fetches` is touched, and is
+notified when there is something for the user: records, or a failure.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+
+from barnabas.client.fetches import NEVER, Asked, Fetch, Fetches, Leader
+from barnabas.client.network import Network, Timer
+from barnabas.client.offset_lookup import Found, ask_offsets, missing
+from barnabas.client.turn import Turn
+from barnabas.errors import Code, Refused
+from barnabas.types import TopicPartition
+from barnabas.wire.messages.fetch import FetchResponse
+
+AskCommitted = Callable[[list[TopicPartition], Callable[[dict[TopicPartition, int] | Refused], None]], None]
+
+
+class Fetcher:
+    """Drives the fetches of one consumer."""
+
+    def __init__(
+        self,
+        network: Network,
+        fetches: Fetches,
+        turn: Turn,
+        ask_committed: AskCommitted,
+        *,
+        read_committed: bool,
+    ) -> None:
+        self._network = network
+        self._fetches = fetches
+        self._turn = turn
+        self._ask_committed = ask_committed
+        self._read_committed = read_committed
+        self._timer: Timer | None = None
+        self._told: set[TopicPartition] = set()
+        network.metadata.subscribe(lambda snapshot: self.go_on())
+
+    def wake(self) -> None:
+        """Any thread: something has changed, look what there is to do."""
+        self._network.post(self.go_on)
+
+    def go_on(self) -> None:
+        """Send all that is due."""
+        now = time.monotonic()
+        with self._turn:
+            self._network.metadata.want({each.topic for each in self._fetches.partitions})
+            lookup = self._fetches.look_up(now)
+            plans = self._fetches.plan(now, self._leader_of)
+        if lookup.committed:
+            self._look_up_committed(lookup.committed)
+        if lookup.by_time:
+            self._look_up_by_time(lookup.by_time)
+        for fetch in plans:
+            self._send(fetch)
+        self._set_timer(now)
+
+    def _leader_of(self, partition: TopicPartition) -> Leader | None:
+        snapshot = self._network.metadata.snapshot
+        found = snapshot.partition(partition)
+        if found is None or found.leader not in snapshot.brokers:
+            self._explain(partition)
+            return None
+        return Leader(found.leader, found.leader_epoch)
+
+    def _explain(self, partition: TopicPartition) -> None:
+        """A partition nobody leads is waited for; one that there is not is a mistake, told once."""
+        snapshot = self._network.metadata.snapshot
+        is_known = partition.topic in snapshot.topics or partition.topic in snapshot.refused
+        why = missing(snapshot, partition) if is_known else None
+        if why is not None:
+            self._network.refresh_soon()
+            if why.code is Code.UNKNOWN_TOPIC_OR_PARTITION and partition not in self._told:
+                self._told.add(partition)
+                self._fetches.failures.append(why)
+                self._turn.tell()
+
+    def _send(self, fetch: Fetch) -> None:
+        def told(answer: FetchResponse | Refused) -> None:
+            with self._turn:
+                is_stale = self._fetches.take(fetch, answer, time.monotonic())
+                self._turn.tell()
+            if is_stale:
+                self._network.refresh_soon()
+            self.go_on()
+
+        wait = fetch.request.max_wait_ms / 1000
+        self._network.ask(fetch.node, fetch.request, FetchResponse, told, wait=wait, lane=fetch.lane)
+
+    def _look_up_committed(self, asked: list[Asked]) -> None:
+        def told(found: dict[TopicPartition, int] | Refused) -> None:
+            with self._turn:
+                if isinstance(found, Refused):
+                    self._fetches.not_found(asked, found, time.monotonic())
+                else:
+                    self._fetches.found_committed(asked, found)
+                self._turn.tell()
+            self.go_on()
+
+        self._ask_committed([each.reading.partition for each in asked], told)
+
+    def _look_up_by_time(self, rows: Iterable[tuple[Asked, int]]) -> None:
+        wanted = {asked.reading.partition: timestamp for asked, timestamp in rows}
+        asked = [each for each, _ in rows]
+
+        def told(found: Found | Refused) -> None:
+            now = time.monotonic()
+            with self._turn:
+                if isinstance(found, Refused):
+                    self._fetches.not_found(asked, found, now)
+                else:
+                    for partition in found:
+                        self._explain(partition)
+                    self._fetches.found_by_time(asked, found, now)
+                self._turn.tell()
+            self.go_on()
+
+        ask_offsets(self._network, wanted, told, read_committed=self._read_committed)
+
+    def _set_timer(self, now: float) -> None:
+        with self._turn:
+            at = self._fetches.retry_at(now)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if at < NEVER:
+            self._timer = self._network.later(at - now, self.go_on)
