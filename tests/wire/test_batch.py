@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 
 from barnabas.errors import Code, Refused
 from barnabas.wire import batch as batches
-from barnabas.wire.batch import Record, crc_of, decode_batch, encode_batch, headers, read_header, seal
+from barnabas.wire.batch import (
+    Record,
+    crc_of,
+    decode_batch,
+    decode_flat,
+    encode_batch,
+    headers,
+    read_header,
+    seal,
+)
 from barnabas.wire.compression import Compression
 
 RECORDS = [
@@ -36,7 +45,10 @@ records = st.lists(
 @given(records, st.sampled_from(Compression))
 @settings(deadline=None)
 def test_records_come_back_as_they_were(found: list[Record], codec: Compression) -> None:
-    assert decode_batch(encode_batch(found, codec=codec)) == found
+    encoded = encode_batch(found, codec=codec)
+    assert decode_batch(encoded) == found
+    assert all(type(record) is Record for record in decode_batch(encoded))
+    assert [Record(*row) for row in zip(*decode_flat(encoded), strict=True)] == found
 
 
 @pytest.mark.parametrize("codec", Compression)

@@ -7,6 +7,7 @@ import 1.1 ms (the package crc32c: 0.10 us, 37 us, 37 ms; google-crc32c takes by
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 from struct import Struct
 from struct import error as StructError  # noqa: N812
 from typing import NamedTuple
@@ -16,8 +17,8 @@ from fastcrc.crc32 import iscsi
 from barnabas.errors import Code, Refused
 from barnabas.types import Buffer, Offset
 from barnabas.wire.compression import Compression, compress, decompress
+from barnabas.wire.records import FlatRecords, corrupt, decode_records, encode_records
 from barnabas.wire.records import Record as Record
-from barnabas.wire.records import corrupt, decode_records, encode_records
 
 HEADER = Struct(">qiibIhiqqqhii")
 HEADER_SIZE = HEADER.size
@@ -241,6 +242,13 @@ def wrap_records(
 
 def decode_batch(buffer: Buffer, at: int = 0, *, max_bytes: int = DECODED_LIMIT) -> list[Record]:
     """The records of the batch at this place. The checksum is the caller's business."""
+    columns = decode_flat(buffer, at, max_bytes=max_bytes)
+    # tuple.__new__ takes the tuple that zip has made: 100 ns a record less than calling the class.
+    return list(map(tuple.__new__, repeat(Record), zip(*columns, strict=True)))
+
+
+def decode_flat(buffer: Buffer, at: int = 0, *, max_bytes: int = DECODED_LIMIT) -> FlatRecords:
+    """The records of the batch at this place as columns, for callers that make their own objects of them."""
     header = read_header(buffer, at)
     if header.magic != MAGIC:
         raise Refused(Code.UNSUPPORTED_FOR_MESSAGE_FORMAT)
@@ -250,8 +258,4 @@ def decode_batch(buffer: Buffer, at: int = 0, *, max_bytes: int = DECODED_LIMIT)
         header.codec, memoryview(buffer)[at + RECORDS_AT : at + header.size], max_bytes=max_bytes
     )
     append_time = header.max_timestamp if header.is_log_append_time else None
-    try:
-        records = decode_records(body, header.count, header.base_offset, header.base_timestamp, append_time)
-    except (IndexError, UnicodeDecodeError):
-        raise corrupt("a record is cut short") from None
-    return records
+    return decode_records(body, header.count, header.base_offset, header.base_timestamp, append_time)
