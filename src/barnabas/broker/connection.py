@@ -34,7 +34,7 @@ FLAT = 32 << 10
 10 us less for a small fetch, and its reader wakes once; larger ones are cheaper by `sendfile`."""
 
 TURN = 4 << 20
-"""How much one connection sends before the others have their turn."""
+"""How much one connection sends, or is read from, before the others have their turn."""
 
 complaints = Complaints()
 
@@ -153,10 +153,16 @@ class Connection:
                 self._rounds.ignore(self._fd)
                 return
             into = self._view[end : min(start + wanted, room) if wanted > LARGE_FRAME else room]
+        count = 0
         try:
-            count = self._sock.recv_into(into)
+            count = more = self._sock.recv_into(into)
+            while more and LARGE_FRAME <= count < min(len(into), TURN):
+                # A large frame on its way: another round for each piece of it would cost a tenth of its time.
+                more = self._sock.recv_into(into[count:])
+                count += more
         except (BlockingIOError, InterruptedError):
-            return
+            if not count:
+                return
         except OSError:
             count = 0
         if not count:
