@@ -7,6 +7,7 @@ from tests.groups.conftest import NewGroup, NewStream
 from tests.groups.group import Kind
 
 PYTHONS = [
+    Kind("barnabas", ("sticky", "roundrobin", "range")),
     Kind("confluent", ("range", "roundrobin")),
     Kind("kafka-python", ("sticky", "roundrobin", "range")),
     Kind("aiokafka", ("roundrobin",)),
@@ -25,6 +26,7 @@ PYTHONS = [
         ),
         pytest.param(
             [
+                Kind("barnabas", ("cooperative-sticky",)),
                 Kind("confluent", ("cooperative-sticky",)),
                 Kind("kafka-python", ("cooperative-sticky",)),
                 Kind("java", ("cooperative-sticky",)),

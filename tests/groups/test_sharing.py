@@ -6,6 +6,10 @@ from tests.groups.conftest import NewGroup, NewStream
 from tests.groups.group import Kind, marked
 
 KINDS = [
+    Kind("barnabas", ("range",)),
+    Kind("barnabas", ("roundrobin",)),
+    Kind("barnabas", ("sticky",)),
+    Kind("barnabas", ("cooperative-sticky",)),
     Kind("confluent", ("range",)),
     Kind("confluent", ("roundrobin",)),
     Kind("confluent", ("cooperative-sticky",)),

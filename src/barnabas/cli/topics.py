@@ -17,7 +17,7 @@ from barnabas.cli.options import (
 from barnabas.errors import TopicAlreadyExists
 
 if TYPE_CHECKING:
-    from barnabas.client.cluster import Topic
+    from barnabas.client.metadata import Topic
 
 app = typer.Typer(
     help="Create, list, describe, change and delete topics.", no_args_is_help=True, rich_markup_mode=None

@@ -13,12 +13,13 @@ from types import TracebackType
 
 from barnabas.client import brokers, configs, groups, leaders, offset_resets, offsets, topics
 from barnabas.client.brokers import ClusterDescription, LogDir
-from barnabas.client.cluster import Cluster, Topic
 from barnabas.client.configs import Config, Resource
 from barnabas.client.groups import GroupDescription, GroupListing
 from barnabas.client.leaders import ActiveProducer
+from barnabas.client.metadata import Topic
 from barnabas.client.offset_resets import MovedOffset, Target
 from barnabas.client.offsets import OffsetAt
+from barnabas.client.routing import Cluster
 from barnabas.client.topics import CreatedTopic, NewTopic
 from barnabas.types import Offset, TopicPartition
 

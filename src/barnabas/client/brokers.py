@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from barnabas.client.cluster import Broker, Cluster
 from barnabas.client.failures import check
+from barnabas.client.metadata import Broker
+from barnabas.client.routing import Cluster
 from barnabas.errors import Code
 from barnabas.types import BrokerId, TopicPartition
 from barnabas.wire.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
@@ -73,7 +74,7 @@ def describe_log_dirs(cluster: Cluster, brokers: Iterable[int] | None, *, timeou
 
 
 def _of_broker(cluster: Cluster, broker: int) -> list[LogDir]:
-    answer = cluster.connection(broker).call(DescribeLogDirsRequest(), DescribeLogDirsResponse)
+    answer = cluster.broker(broker).call(DescribeLogDirsRequest(), DescribeLogDirsResponse)
     check(answer.error_code, f"Broker {broker}")
     return [
         LogDir(

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-from barnabas.client.cluster import Cluster
-from barnabas.client.connection import Connection
 from barnabas.client.failures import check
+from barnabas.client.routing import Asked, Cluster
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.wire.messages.configs import (
     DescribeConfigsRequest,
@@ -152,7 +151,7 @@ def changes_of(
     return wishes + [(name, Operation.SUBTRACT, value) for name, value in subtract.items()]
 
 
-def _keeper_of(cluster: Cluster, resource: Resource) -> Connection:
+def _keeper_of(cluster: Cluster, resource: Resource) -> Asked:
     """Who to ask about settings: a broker itself for its own, any broker for everything else."""
     if resource.type is not ResourceType.BROKER or not resource.name:
         return cluster.any()
@@ -160,7 +159,7 @@ def _keeper_of(cluster: Cluster, resource: Resource) -> Connection:
         raise BarnabasError(f"A broker's name is its number, not {resource.name!r}.")
     if int(resource.name) not in [broker.id for broker in cluster.brokers()]:
         raise Refused(Code.RESOURCE_NOT_FOUND, f"There is no broker {resource.name} in the cluster.")
-    return cluster.connection(int(resource.name))
+    return cluster.broker(int(resource.name))
 
 
 def _config(found: DescribeConfigsResourceResult) -> Config:

@@ -6,11 +6,10 @@ Every question goes to the group's coordinator, and is asked again where the coo
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from barnabas.client.cluster import Cluster
 from barnabas.client.failures import check, raise_first
+from barnabas.client.routing import Cluster
 from barnabas.errors import Code, Refused
 from barnabas.types import Offset, TopicPartition
-from barnabas.wire.apis import ApiKey
 from barnabas.wire.codec import Malformed
 from barnabas.wire.messages.consumer_groups import (
     ConsumerGroupDescribeRequest,
@@ -91,15 +90,13 @@ def list_groups(
     def ask() -> list[GroupListing]:
         found: dict[str, GroupListing] = {}
         for broker in cluster.brokers():
-            connection = cluster.connection(broker.id)
-            version = connection.version_of(ApiKey.LIST_GROUPS)
-            if (wanted_states and version < 4) or (wanted_types and version < 5):
-                raise Refused(
-                    Code.UNSUPPORTED_VERSION, f"{connection.address} cannot choose groups by state or type."
-                )
-            answer = connection.call(request, ListGroupsResponse)
+            answer = cluster.broker(broker.id).call(request, ListGroupsResponse)
             check(answer.error_code, f"Groups of broker {broker.id}")
             for each in answer.groups:
+                if (wanted_states and not each.group_state) or (wanted_types and not each.group_type):
+                    raise Refused(
+                        Code.UNSUPPORTED_VERSION, f"Broker {broker.id} cannot choose groups by state or type."
+                    )
                 found[each.group_id] = GroupListing(
                     each.group_id, each.protocol_type, each.group_state, each.group_type
                 )
@@ -119,10 +116,10 @@ def describe_group(cluster: Cluster, group: str, *, timeout: float) -> GroupDesc
 
 def _describe_consumer(cluster: Cluster, group: str) -> GroupDescription | None:
     """The group if it is one of KIP-848, and the broker knows of such."""
-    connection = cluster.coordinator(group)
+    coordinator = cluster.coordinator(group)
     request = ConsumerGroupDescribeRequest([group])
     try:
-        (found,) = connection.call(request, ConsumerGroupDescribeResponse).groups
+        (found,) = coordinator.call(request, ConsumerGroupDescribeResponse).groups
     except Refused as error:
         if error.code is not Code.UNSUPPORTED_VERSION:
             raise
@@ -132,7 +129,7 @@ def _describe_consumer(cluster: Cluster, group: str) -> GroupDescription | None:
     check(found.error_code, f"Group {group!r}", found.error_message)
     members = _consumer_members(found)
     return GroupDescription(
-        group, found.group_state, CONSUMER, "consumer", found.assignor_name, connection.address, members
+        group, found.group_state, CONSUMER, "consumer", found.assignor_name, coordinator.address, members
     )
 
 
@@ -154,8 +151,8 @@ def _consumer_members(found: DescribedConsumerGroup) -> tuple[MemberDescription,
 
 
 def _describe_classic(cluster: Cluster, group: str) -> GroupDescription:
-    connection = cluster.coordinator(group)
-    (found,) = connection.call(DescribeGroupsRequest([group]), DescribeGroupsResponse).groups
+    coordinator = cluster.coordinator(group)
+    (found,) = coordinator.call(DescribeGroupsRequest([group]), DescribeGroupsResponse).groups
     check(found.error_code, f"Group {group!r}")
     if found.group_state == DEAD:
         raise Refused(Code.GROUP_ID_NOT_FOUND, f"Group {group!r}: {Code.GROUP_ID_NOT_FOUND.advice}")
@@ -165,7 +162,7 @@ def _describe_classic(cluster: Cluster, group: str) -> GroupDescription:
         CLASSIC,
         found.protocol_type,
         found.protocol_data,
-        connection.address,
+        coordinator.address,
         _classic_members(found),
     )
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from barnabas.client.cluster import Cluster
 from barnabas.client.failures import check
+from barnabas.client.routing import Cluster
 from barnabas.types import Millis, Offset, ProducerId, TopicPartition
 from barnabas.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -37,13 +37,13 @@ def delete_records(
 
     def ask() -> dict[TopicPartition, Offset]:
         starts: dict[TopicPartition, Offset] = {}
-        for connection, partitions in cluster.by_leader(below).items():
+        for leader, partitions in cluster.by_leader(below).items():
             topics: dict[str, DeleteRecordsTopic] = {}
             for partition in partitions:
                 topic = topics.setdefault(partition.topic, DeleteRecordsTopic(name=partition.topic))
                 topic.partitions.append(DeleteRecordsPartition(partition.partition, below[partition]))
             request = DeleteRecordsRequest(list(topics.values()), int(timeout * 1000))
-            for each in connection.call(request, DeleteRecordsResponse, wait=timeout).topics:
+            for each in leader.call(request, DeleteRecordsResponse, wait=timeout).topics:
                 for found in each.partitions:
                     partition = TopicPartition(each.name, found.partition_index)
                     check(found.error_code, f"Partition {partition}")
@@ -61,12 +61,12 @@ def describe_producers(
 
     def ask() -> dict[TopicPartition, tuple[ActiveProducer, ...]]:
         found: dict[TopicPartition, tuple[ActiveProducer, ...]] = {}
-        for connection, led in cluster.by_leader(wanted).items():
+        for leader, led in cluster.by_leader(wanted).items():
             topics: dict[str, DescribeProducersTopic] = {}
             for topic, number in led:
                 topics.setdefault(topic, DescribeProducersTopic(topic)).partition_indexes.append(number)
             request = DescribeProducersRequest(list(topics.values()))
-            for row in connection.call(request, DescribeProducersResponse).topics:
+            for row in leader.call(request, DescribeProducersResponse).topics:
                 for each in row.partitions:
                     partition = TopicPartition(row.name, each.partition_index)
                     check(each.error_code, f"Partition {partition}", each.error_message)

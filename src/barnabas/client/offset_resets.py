@@ -6,9 +6,9 @@ Always holds: no group is sent before a log's start or behind its end, and none 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from barnabas.client.cluster import Cluster
 from barnabas.client.groups import alter_offsets, committed_offsets, describe_group
 from barnabas.client.offsets import EARLIEST, LATEST, list_offsets
+from barnabas.client.routing import Cluster
 from barnabas.client.topics import describe_topics
 from barnabas.errors import BarnabasError, Code, GroupIdNotFound, NonEmptyGroup, Refused
 from barnabas.types import Offset, TopicPartition

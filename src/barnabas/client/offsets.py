@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from barnabas.client.cluster import Cluster
+from barnabas.client.cluster import Cluster as BlockingCluster
 from barnabas.client.failures import check
+from barnabas.client.routing import Cluster
 from barnabas.types import Millis, Offset, TopicPartition
 from barnabas.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -27,15 +28,17 @@ class OffsetAt(NamedTuple):
 
 
 def list_offsets(
-    cluster: Cluster, wanted: Mapping[TopicPartition, int], *, timeout: float, patient: bool = False
+    cluster: Cluster | BlockingCluster, wanted: Mapping[TopicPartition, int], *, timeout: float
 ) -> dict[TopicPartition, OffsetAt]:
     """The first offset at or after each timestamp, or LATEST, EARLIEST, MAX_TIMESTAMP."""
-    return cluster.retry(lambda: _ask_leaders(cluster, wanted), timeout=timeout, patient=patient)
+    return cluster.retry(lambda: _ask_leaders(cluster, wanted), timeout=timeout)
 
 
-def _ask_leaders(cluster: Cluster, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAt]:
+def _ask_leaders(
+    cluster: Cluster | BlockingCluster, wanted: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, OffsetAt]:
     found: dict[TopicPartition, OffsetAt] = {}
-    for connection, partitions in cluster.by_leader(wanted).items():
+    for leader, partitions in cluster.by_leader(wanted).items():
         topics: dict[str, ListOffsetsTopic] = {}
         for partition in partitions:
             topic = topics.setdefault(partition.topic, ListOffsetsTopic(name=partition.topic))
@@ -47,7 +50,7 @@ def _ask_leaders(cluster: Cluster, wanted: Mapping[TopicPartition, int]) -> dict
                 )
             )
         request = ListOffsetsRequest(replica_id=-1, topics=list(topics.values()))
-        for each in connection.call(request, ListOffsetsResponse).topics:
+        for each in leader.call(request, ListOffsetsResponse).topics:
             for answer in each.partitions:
                 partition = TopicPartition(each.name, answer.partition_index)
                 check(answer.error_code, f"Partition {partition}")

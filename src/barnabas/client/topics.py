@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from barnabas.client.cluster import Cluster, Topic
 from barnabas.client.failures import raise_first, refusal
+from barnabas.client.metadata import Topic
+from barnabas.client.routing import Cluster
 from barnabas.errors import Refused
 from barnabas.wire.messages.topics import (
     CreatableReplicaAssignment,
@@ -95,11 +96,7 @@ def describe_topics(cluster: Cluster, names: Iterable[str], *, timeout: float) -
     """These topics as they are now. Raises for the first that there is not."""
     wanted = list(names)
 
-    def ask() -> list[Topic]:
-        cluster.refresh(wanted)
-        return [cluster.topic(name) for name in wanted]
-
-    return cluster.retry(ask, timeout=timeout)
+    return cluster.retry(lambda: cluster.refresh(wanted), timeout=timeout)
 
 
 def create_partitions(
