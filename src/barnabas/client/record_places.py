@@ -6,6 +6,7 @@ record ends where the next begins, and the last where its batch ends; else it is
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -52,8 +53,7 @@ class Fetched:
     aborted: Sequence[tuple[int, int]] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Body:
+class Body(NamedTuple):
     """The records of one batch: where they are in the buffer that all bodies share, and whose they are."""
 
     at: int
@@ -148,7 +148,7 @@ def _starts(buffer: bytes, view: Bytes, bodies: Sequence[Body]) -> Ints:
         try:
             while left >= _SHORTEST_RUN:
                 step = _after(buffer, at) - at
-                run = _run(view, at, step, min(left, (end - at) // step))
+                run = _run(buffer, view, at, step, min(left, (end - at) // step))
                 if run < _SHORTEST_RUN:
                     break
                 if loose:
@@ -185,8 +185,10 @@ def _after(buffer: bytes, at: int) -> int:
     return at + size
 
 
-def _run(view: Bytes, at: int, step: int, most: int) -> int:
+def _run(buffer: bytes, view: Bytes, at: int, step: int, most: int) -> int:
     """How many records from here on have the same length. If this one ends there, the next begins there: no guess."""
+    if buffer[at] != buffer[at + step] or buffer[at] != buffer[at + 2 * step]:
+        return 1
     run = most
     for place in range(at, at + min(step, 5)):
         byte = view[place]
