@@ -92,3 +92,44 @@ def test_many_requests_behind_one_that_waits_are_answered_in_order() -> None:
         assert int.from_bytes(client.receive()[:4], "big") == 7
         for n in range(3000):
             assert int.from_bytes(client.receive()[:4], "big") == n
+
+
+def test_who_waits_is_answered_before_those_who_were_heard() -> None:
+    order: list[str] = []
+
+    async def talk() -> None:
+        loop = asyncio.get_running_loop()
+        rounds = Rounds(loop)
+        near, far = socket.socketpair()
+        done = loop.create_future()
+
+        class Answer:
+            def __init__(self, name: str) -> None:
+                self.name = name
+
+            def send_owed(self) -> None:
+                order.append(self.name)
+                if len(order) == 3:
+                    done.set_result(None)
+
+        def fail() -> None:
+            raise RuntimeError("a waiting one fails")
+
+        def heard() -> None:
+            near.recv(10)
+            rounds.owing.append(Answer("heard"))
+            rounds.wake(fail)
+            rounds.wake(lambda: rounds.owing.append(Answer("waited")))
+            rounds.wake(lambda: rounds.owing.append(Answer("waited too")))
+
+        loop.set_exception_handler(lambda _, context: None)
+        rounds.hear(near.fileno(), heard)
+        far.send(b"x")
+        await asyncio.wait_for(done, 10)
+        rounds.ignore(near.fileno())
+        rounds.close()
+        near.close()
+        far.close()
+
+    asyncio.run(talk())
+    assert order == ["waited", "waited too", "heard"]

@@ -20,6 +20,7 @@ from barnabas.wire.codec import Malformed
 from barnabas.wire.schema import Chunk
 
 if TYPE_CHECKING:
+    from barnabas.broker.promise import Promise
     from barnabas.broker.router import Later
 
 FIRST_BUFFER = 4096
@@ -236,7 +237,7 @@ class Connection:
         self._pending = later
         later.waited_for.add_done_callback(self._unpark)
 
-    def _unpark(self, done: "asyncio.Future[Any]") -> None:
+    def _unpark(self, done: "asyncio.Future[Any] | Promise[Any]") -> None:
         later, self._pending = self._pending, None
         if self._closed or later is None:
             return

@@ -38,6 +38,7 @@ class Rounds:
         self.under_way = False
         self.owing: list[Owing] = []
         """Whoever has an answer to send when the round that is `under_way` ends."""
+        self._woken: list[Callable[[], None]] = []
         self._loop = loop
         self._epoll = select.epoll()
         self._readers: dict[int, Callable[[], None]] = {}
@@ -56,6 +57,14 @@ class Rounds:
         if self._readers.pop(fd, None) is not None:
             self._epoll.unregister(fd)
 
+    def wake(self, action: Callable[[], None]) -> None:
+        """Call this when all have been heard, for somebody who waits for what they said. He is answered first:
+        they know what they have sent, and he has been waiting longer."""
+        if self.under_way:
+            self._woken.append(action)
+        else:
+            self._loop.call_soon(action)
+
     def close(self) -> None:
         self._loop.remove_reader(self._epoll.fileno())
         self._epoll.close()
@@ -71,6 +80,8 @@ class Rounds:
                     reader()
                 except Exception as error:
                     self._report(error)
+        if self._woken:
+            self._wake_all()
         while self.owing:
             # Who has sent his answer may find his next request there already, and owe another.
             owing, self.owing = self.owing, []
@@ -82,6 +93,16 @@ class Rounds:
         self.under_way = False
         if len(events) < FEW:
             self._stay_awake()
+
+    def _wake_all(self) -> None:
+        heard, self.owing = self.owing, []
+        woken, self._woken = self._woken, []
+        for action in woken:
+            try:
+                action()
+            except Exception as error:
+                self._report(error)
+        self.owing += heard
 
     def _stay_awake(self) -> None:
         """Look for the next request at once, for a moment, as long as that pays.

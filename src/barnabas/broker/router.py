@@ -12,6 +12,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.broker.metrics import ApiMetrics
+from barnabas.broker.promise import Promise
 from barnabas.errors import Code, Refused
 from barnabas.wire.apis import APIS, Api, ApiKey, request_class, response_class
 from barnabas.wire.codec import Malformed, decoder
@@ -67,7 +68,7 @@ class Route(NamedTuple):
 class Later(NamedTuple):
     """An answer that is still to come: what is waited for, and what its frame needs then."""
 
-    waited_for: "asyncio.Future[Any]"
+    waited_for: "asyncio.Future[Any] | Promise[Any]"
     route: Route
     request: Any
     correlation_id: int
@@ -126,9 +127,8 @@ class Router:
         elif response is None:
             chunks = None
         else:
-            return Later(
-                asyncio.ensure_future(response), route, request, correlation_id, peer.address, started
-            )
+            waited_for = response if type(response) is Promise else asyncio.ensure_future(response)
+            return Later(waited_for, route, request, correlation_id, peer.address, started)
         route.metrics.observe(perf_counter() - started)
         return chunks
 

@@ -35,7 +35,7 @@ class Server:
         self._per_address: Counter[str] = Counter()
         self._loop = asyncio.get_running_loop()
         self._socket = _listen(listener, config)
-        self._rounds = Rounds(self._loop)
+        self.rounds = Rounds(self._loop)
         self._sweeping: asyncio.TimerHandle | None = None
 
     @property
@@ -62,7 +62,7 @@ class Server:
             self._sweeping.cancel()
         for connection in list(self.connections):
             connection.close()
-        self._rounds.close()
+        self.rounds.close()
 
     def _acceptable(self) -> None:
         # Bounded, so that a flood of newcomers cannot keep the others from their turn.
@@ -101,7 +101,7 @@ class Server:
         self.accepted += 1
         self._per_address[host] += 1
         max_request = self.config.socket_request_max_bytes
-        newcomer = Connection(sock, host, self._router, self._rounds, max_request, self._farewell)
+        newcomer = Connection(sock, host, self._router, self.rounds, max_request, self._farewell)
         self.connections[newcomer] = 0.0
 
     def _farewell(self, connection: Connection) -> None:

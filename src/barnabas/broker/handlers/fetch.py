@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.connection import Connection
 from barnabas.broker.partition import Partition
+from barnabas.broker.promise import Promise
 from barnabas.broker.router import handles
 from barnabas.errors import Code, Refused
 from barnabas.types import LeaderEpoch, Offset
@@ -34,7 +35,7 @@ NOTHING = b""
 @handles(ApiKey.FETCH)
 def fetch(
     broker: "Broker", request: FetchRequest, peer: Connection
-) -> "FetchResponse | asyncio.Future[FetchResponse]":
+) -> FetchResponse | Promise[FetchResponse]:
     if request.session_id != 0:
         raise Refused(Code.FETCH_SESSION_ID_NOT_FOUND)
     reading = Reading(broker, request)
@@ -142,10 +143,10 @@ class ParkedFetch:
     Only the partitions that grew are looked at again: nothing has changed in the others.
     """
 
-    __slots__ = ("_deadline", "_loop", "_places", "_reading", "_woken", "answer")
+    __slots__ = ("_deadline", "_places", "_reading", "_rounds", "_woken", "answer")
 
     def __init__(self, broker: "Broker", request: FetchRequest, reading: Reading) -> None:
-        self._loop = asyncio.get_running_loop()
+        self._rounds = broker.server.rounds
         self._reading = reading
         self._woken: list[Partition] = []
         self._places: dict[Partition, tuple[FetchTopicResponse, int, FetchPartition]] = {}
@@ -156,14 +157,14 @@ class ParkedFetch:
                 if partition is not None:
                     self._places[partition] = answered, number, wanted
                     partition.watch(self)
-        self.answer: asyncio.Future[FetchResponse] = self._loop.create_future()
+        self.answer: Promise[FetchResponse] = Promise()
         self.answer.add_done_callback(self._leave)
-        self._deadline = self._loop.call_later(request.max_wait_ms / 1000, self._finish)
+        self._deadline = asyncio.get_running_loop().call_later(request.max_wait_ms / 1000, self._finish)
 
     def wake(self, partition: Partition) -> None:
         """Try again soon: several partitions may grow by one produce request."""
         if not self._woken:
-            self._loop.call_soon(self._try)
+            self._rounds.wake(self._try)
         self._woken.append(partition)
 
     def _try(self) -> None:
@@ -179,10 +180,9 @@ class ParkedFetch:
             self._finish()
 
     def _finish(self) -> None:
-        if not self.answer.done():
-            self.answer.set_result(self._reading.response)
+        self.answer.give(self._reading.response)
 
-    def _leave(self, answer: "asyncio.Future[FetchResponse]") -> None:
+    def _leave(self, answer: Promise[FetchResponse]) -> None:
         self._deadline.cancel()
         for partition in self._places:
             partition.unwatch(self)
