@@ -23,7 +23,7 @@ Deserializer = Callable[[bytes], Any]
 
 DecodeLarge = Callable[[memoryview, int, BatchHeader], FlatRecords]
 
-LARGE = 400
+LARGE = 200
 """Records in a batch from which numpy finds them faster than a loop."""
 
 _WORTH_LOADING = 50_000
