@@ -23,6 +23,10 @@ barnabas.client.failures.NoBroker: No broker answers at localhost:9092 (connecti
     [
         (SPARKS_OWN, "No broker answers at localhost:9092 (connection refused)."),
         (
+            "Failed to initialize the writer: barnabas.spark.options.OptionError: There is no option 'x'.",
+            "There is no option 'x'.",
+        ),
+        (
             "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column `x` cannot be resolved. SQLSTATE: 42703;\n'Project",
             "A column `x` cannot be resolved. SQLSTATE: 42703 (UNRESOLVED_COLUMN.WITH_SUGGESTION).",
         ),

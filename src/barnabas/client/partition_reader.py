@@ -11,10 +11,11 @@ from collections.abc import Collection, Iterable, Iterator
 
 import pyarrow as pa
 
+from barnabas.client.cluster import Cluster
 from barnabas.client.columns import Fetched, decode, schema_of
+from barnabas.client.connection import Connection
 from barnabas.client.failures import RETRIABLE, STALE, check
 from barnabas.client.offsets import EARLIEST, LATEST, list_offsets
-from barnabas.client.routing import Cluster, Coming
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.types import TopicPartition
 from barnabas.wire.batch import CODEC_MASK, headers
@@ -121,7 +122,7 @@ class _Reader:
         self._max_bytes = max_bytes
         self._timeout = timeout
         self._backoff = backoff
-        self._asked: Coming[FetchResponse] | None = None
+        self._asked: Connection | None = None
         self._wait_ms = 0
 
     def close(self) -> None:
@@ -153,21 +154,20 @@ class _Reader:
     def _may_pass(self, problem: Refused) -> bool:
         # What the metadata does not have is gone; a broker may say so too early, while the metadata has it.
         is_unknown = problem.code is Code.UNKNOWN_TOPIC_OR_PARTITION
-        is_gone = is_unknown and not self._cluster.knows_leader_of(self._partition)
+        is_gone = is_unknown and self._cluster.known_leader(self._partition) < 0
         return problem.code in RETRIABLE and problem.code is not Code.CORRUPT_MESSAGE and not is_gone
 
     def _receive(self) -> FetchPartitionResponse:
         if self._asked is None:
             self._ask()
-        coming, self._asked = self._asked, None
-        assert coming is not None
-        answer = coming.get()
-        check(answer.error_code, f"A fetch of {self._partition}")
+        connection, self._asked = self._asked, None
+        assert connection is not None
+        answer: FetchResponse = connection.receive(wait=self._wait_ms / 1000)
+        check(answer.error_code, f"A fetch from {connection.address}")
         return answer.responses[0].partitions[0]
 
     def _ask(self) -> None:
-        self._cluster.allow(self._timeout)
-        leader = self._cluster.leader_of(self._partition)
+        connection = self._cluster.leader_of(self._partition)
         wanted = FetchPartition(
             partition=self._partition.partition,
             current_leader_epoch=self._cluster.leader_epoch_of(self._partition),
@@ -181,7 +181,8 @@ class _Reader:
             isolation_level=self._isolation,
             topics=[FetchTopic(topic=self._partition.topic, partitions=[wanted])],
         )
-        self._asked = leader.ask(request, FetchResponse, wait=self._wait_ms / 1000)
+        connection.send(request, FetchResponse)
+        self._asked = connection
 
     def _ask_ahead(self) -> None:
         if self._position < self._end:

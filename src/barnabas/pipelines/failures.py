@@ -7,7 +7,7 @@ import re
 
 from barnabas.errors import BarnabasError
 
-_OURS = re.compile(r"^(?:barnabas\.[\w.]*|BarnabasError|Refused)[\w.]*: (.+)$", re.MULTILINE)
+_OURS = re.compile(r"\bbarnabas(?:\.\w+)+: (.+)")
 _PYTHON = re.compile(r"^(\w[\w.]*(?:Error|Exception)): (.+)$", re.MULTILINE)
 _CONDITION = re.compile(r"\[([A-Z][A-Z_.0-9]+)\] ?(.*)")
 _WRAPPERS = ("STREAM_FAILED", "PYTHON_", "FAILED_EXECUTE_UDF")

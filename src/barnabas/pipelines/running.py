@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from barnabas.errors import BarnabasError
 from barnabas.pipelines.declaration import Pipeline
@@ -92,11 +92,20 @@ def run(pipeline: Pipeline, how: Run, *, stop: "Stop | None" = None) -> Ended:
         spark.stop()
 
 
-def run_on(spark: "SparkSession", pipeline: Pipeline, how: Run, *, stop: "Stop | None" = None) -> Ended:
-    """Run on a session that is there, and leave it as it was."""
+def run_on(
+    spark: "SparkSession",
+    pipeline: Pipeline,
+    how: Run,
+    *,
+    stop: "Stop | None" = None,
+    out: TextIO | None = None,
+) -> Ended:
+    """Run on a session that is there, and leave it as it was. Progress goes to `out`, or to stderr."""
     from barnabas.spark import register
 
     register(spark)
+    # Makes the session the active one of this thread, which alone is asked for sinks written in Python.
+    spark.createDataFrame([], "nothing INT")
     settings = pipeline.settings(how.parameters)
     checkpoint = how.checkpoint_of(pipeline)
     around = Surroundings(how.bootstrap, how.starting, checkpoint, how.once)
@@ -119,7 +128,7 @@ def run_on(spark: "SparkSession", pipeline: Pipeline, how: Run, *, stop: "Stop |
         return Ended({}, time.monotonic() - began, stopped=False)
     stop = stop or Stop()
     with _on_signals(stop):
-        return _run_streams(spark, pipeline, how, streaming, around, stop, began)
+        return _run_streams(spark, pipeline, how, streaming, around, stop, out, began)
 
 
 def _run_streams(
@@ -129,12 +138,13 @@ def _run_streams(
     streaming: Mapping[str, "DataFrame"],
     around: Surroundings,
     stop: Stop,
+    out: TextIO | None,
     began: float,
 ) -> Ended:
     from barnabas.pipelines.progress import Progress
 
     _, sinks = pipeline.places(pipeline.settings(how.parameters))
-    progress = Progress(list(streaming), stop.look)
+    progress = Progress(list(streaming), stop.look, out)
     spark.streams.addListener(progress)
     queries: dict[str, StreamingQuery] = {}
     try:

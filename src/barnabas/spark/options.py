@@ -111,6 +111,7 @@ OPTIONS = (
     Option(
         "checkpointLocation", Use.WRITE, "", "Spark's own: where a streaming query keeps how far it has come."
     ),
+    Option("queryName", Use.WRITE, "", "Spark's own: what a streaming query is called."),
     Option("groupIdPrefix", Use.READ, "", "Taken, and without effect: nothing is read through a group."),
     Option(
         "kafkaConsumer.pollTimeoutMs",
