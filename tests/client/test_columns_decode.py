@@ -1,5 +1,7 @@
 """Promises of client/columns.py: what comes as columns is what comes as records."""
 
+import subprocess
+import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,6 +15,7 @@ from barnabas.client.columns import COLUMNS, SCHEMA, Fetched, decode
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.wire.batch import ATTRIBUTES_AT, COUNT_AT, Record, decode_batch, encode_batch, headers, seal
 from barnabas.wire.compression import Compression
+from barnabas.wire.messages.fetch import AbortedTransaction
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -199,13 +202,21 @@ def test_transactions_that_came_to_nothing_are_not_seen() -> None:
         batch(8, 8, abort),
         batch(9, 7, commit),
     ]
-    log_fetched = fetched(*log, aborted=[(8, 7), (7, 0)])
+    log_fetched = fetched(*log, aborted=[AbortedTransaction(8, 7), AbortedTransaction(7, 0)])
     assert decode([log_fetched], ["offset"])["offset"].to_pylist() == [1, 2, 6]
 
 
 def test_an_unknown_column_is_named_with_those_there_are() -> None:
     with pytest.raises(BarnabasError, match="There is no column 'vale': there are key, value, topic"):
         decode([], ["vale"])
+
+
+def test_a_missing_library_is_said_with_how_to_get_it() -> None:
+    code = "import sys; sys.modules['pyarrow'] = None; import barnabas.client.partition_reader"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert "Columns need pyarrow, which is not installed: pip install barnabas[columns]." in done.stderr
 
 
 # What is broken

@@ -98,12 +98,7 @@ class HandOut:
             return None
         self._on_room()
         fetched = [
-            Fetched(
-                *chunk.reading.partition,
-                chunk.data,
-                chunk.start,
-                aborted=[(each.producer_id, each.first_offset) for each in chunk.aborted],
-            )
+            Fetched(*chunk.reading.partition, chunk.data, chunk.start, aborted=chunk.aborted)
             for chunk in chunks
         ]
         try:

@@ -8,8 +8,7 @@ deleted are told of. The next fetch is under way while this one is decoded, and 
 import logging
 import time
 from collections.abc import Collection, Iterable, Iterator
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from barnabas.client.cluster import Cluster
 from barnabas.client.columns import Fetched, decode, schema_of
@@ -20,12 +19,16 @@ from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.types import TopicPartition
 from barnabas.wire.batch import CODEC_MASK, headers
 from barnabas.wire.messages.fetch import (
+    AbortedTransaction,
     FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
     FetchTopic,
 )
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _logger = logging.getLogger("barnabas.client")
 
@@ -55,7 +58,7 @@ def read_partition(
     request_timeout_ms: int = 30_000,
     retry_backoff_ms: int = 100,
     timeout_ms: int = 60_000,
-) -> Iterator[pa.RecordBatch]:
+) -> "Iterator[pa.RecordBatch]":
     """The records from offset `start` to before `end`, in Arrow batches of about 1 MiB.
 
     Failures that may pass are borne until nothing has come for `timeout_ms`. Where records are gone, that is an
@@ -86,7 +89,7 @@ def read_partition(
 
 def _batches(
     reader: "_Reader", columns: Collection[str] | None, check_crcs: bool
-) -> Iterator[pa.RecordBatch]:
+) -> "Iterator[pa.RecordBatch]":
     try:
         while (chunks := reader.next_chunks()) is not None:
             for chunk in chunks:
@@ -207,14 +210,13 @@ class _Reader:
             self._wait_ms = _LONG_POLL_MS
             return []
         assert isinstance(data, memoryview)
-        aborted = [(each.producer_id, each.first_offset) for each in answer.aborted_transactions or ()]
-        chunks = self._split(data, aborted)
+        chunks = self._split(data, answer.aborted_transactions or [])
         if not chunks:
             self._max_bytes *= 2  # an old broker cuts even the first batch off
         self._wait_ms = 0
         return chunks
 
-    def _split(self, data: memoryview, aborted: list[tuple[int, int]]) -> list[Fetched]:
+    def _split(self, data: memoryview, aborted: list[AbortedTransaction]) -> list[Fetched]:
         """Batches in chunks of about 1 MiB; where transactions were aborted, in one that follows them all."""
         topic, partition = self._partition
         chunks: list[Fetched] = []

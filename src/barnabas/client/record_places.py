@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from barnabas.client.aborted import AbortedTransactions
 from barnabas.client.varints import Bytes, Ints, corrupt, read_varints
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.types import Buffer
@@ -18,17 +19,14 @@ from barnabas.wire.batch import (
     RECORDS_AT,
     BatchHeader,
     crc_of,
-    decode_batch,
     headers,
 )
 from barnabas.wire.compression import Compression, decompress
+from barnabas.wire.messages.fetch import AbortedTransaction
 from barnabas.wire.records import read_varint
 
 MOST_BYTES = (1 << 31) - 1
 """Arrow's binary columns count their bytes with 32 bits."""
-
-_ABORT = b"\x00\x00\x00\x00"
-"""The key of the control record that ends a transaction that came to nothing: version 0, type 0."""
 
 _SHORTEST_RUN = 32
 """Records of one size in a row for which numpy beats a loop: 6 us a run, 0.1 us a record of a loop."""
@@ -42,7 +40,7 @@ class Fetched:
     """Record batches as a fetch brought them, and which of their records are wanted.
 
     Records below `start` or from `end` on are left out; so is a batch that is cut off at the end of `data`.
-    `aborted` tells (producer id, first offset) of transactions whose records must not be seen (read_committed).
+    `aborted` tells of the transactions whose records must not be seen (read_committed).
     """
 
     topic: str
@@ -50,7 +48,7 @@ class Fetched:
     data: memoryview
     start: int = 0
     end: int | None = None
-    aborted: Sequence[tuple[int, int]] = ()
+    aborted: Sequence[AbortedTransaction] = ()
 
 
 class Body(NamedTuple):
@@ -76,7 +74,7 @@ def gather(fetched: Sequence[Fetched], *, check_crcs: bool, max_batch_bytes: int
     size = 0
     for source, each in enumerate(fetched):
         data = each.data
-        transactions = _Aborted(each.aborted) if each.aborted else None
+        hidden = AbortedTransactions(each.aborted)
         for at, header in headers(data):
             if header.magic != MAGIC:
                 raise Refused(Code.UNSUPPORTED_FOR_MESSAGE_FORMAT)
@@ -85,9 +83,7 @@ def gather(fetched: Sequence[Fetched], *, check_crcs: bool, max_batch_bytes: int
                     Code.CORRUPT_MESSAGE,
                     f"Partition {each.topic}-{each.partition}: the batch at offset {header.base_offset} is corrupt.",
                 )
-            if transactions is not None and transactions.hide(data, at, header):
-                continue
-            if header.is_control or header.next_offset <= each.start:
+            if hidden.hides(data, at, header) or header.next_offset <= each.start:
                 continue
             if each.end is not None and header.base_offset >= each.end:
                 break
@@ -104,25 +100,6 @@ def gather(fetched: Sequence[Fetched], *, check_crcs: bool, max_batch_bytes: int
     # A copy, at 2 ns a record of 100 B: the records of all batches are then taken apart together, and single
     # bytes are read faster from bytes than from views.
     return b"".join(parts), bodies
-
-
-class _Aborted:
-    """Follows the transactions of one partition that came to nothing, batch by batch."""
-
-    def __init__(self, aborted: Sequence[tuple[int, int]]) -> None:
-        self._coming = sorted(aborted, key=lambda each: each[1], reverse=True)
-        self._open: set[int] = set()
-
-    def hide(self, data: Buffer, at: int, header: BatchHeader) -> bool:
-        while self._coming and self._coming[-1][1] <= header.last_offset:
-            self._open.add(self._coming.pop()[0])
-        if header.is_control:
-            if header.producer_id in self._open and any(
-                record.key == _ABORT for record in decode_batch(data, at)
-            ):
-                self._open.remove(header.producer_id)
-            return True
-        return header.is_transactional and header.producer_id in self._open
 
 
 def record_places(buffer: bytes, view: Bytes, bodies: Sequence[Body]) -> tuple[Ints, Ints]:
