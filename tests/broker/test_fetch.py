@@ -133,3 +133,15 @@ def test_large_answers_arrive_whole_and_later_requests_after_them(
     assert len(first) > 24 * len(value)
     assert first[4:] == second[4:]
     assert first.count(value) == 24
+
+
+def test_a_zstd_topic_is_refused_to_readers_too_old_for_it(connection: RawConnection, topic: str) -> None:
+    create(connection, topic, compression_type="zstd")
+    produce(connection, topic, batch(b"x" * 100))
+    for version, code in (
+        (4, Code.UNSUPPORTED_COMPRESSION_TYPE),
+        (9, Code.UNSUPPORTED_COMPRESSION_TYPE),
+        (10, 0),
+    ):
+        (row,) = connection.ask(fetch_request(topic, {0: 0}), version).responses[0].partitions
+        assert (row.error_code, bool(row.records)) == (code, code == 0)

@@ -6,6 +6,7 @@ import pytest
 
 from barnabas.errors import Code
 from barnabas.testing import Broker
+from barnabas.wire.compression import Compression
 from barnabas.wire.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
 from barnabas.wire.messages.producers import (
     DescribeProducersRequest,
@@ -110,3 +111,19 @@ def test_frames_of_every_size_around_the_buffers_edges(connection: RawConnection
         assert struct.unpack_from(">i", connection.receive()) == (size,)
     (row,) = fetch(connection, topic, {0: 0})
     assert row.high_watermark == 2 * len(sizes)
+
+
+def test_zstd_is_refused_in_versions_whose_clients_cannot_read_it(
+    connection: RawConnection, topic: str
+) -> None:
+    create(connection, topic)
+    records = batch(b"x" * 100, codec=Compression.ZSTD)
+    for version, code in (
+        (3, Code.UNSUPPORTED_COMPRESSION_TYPE),
+        (6, Code.UNSUPPORTED_COMPRESSION_TYPE),
+        (7, 0),
+    ):
+        answer = connection.ask(produce_request(topic, records), version)
+        assert answer.responses[0].partition_responses[0].error_code == code
+    (row,) = fetch(connection, topic, {0: 0})
+    assert row.high_watermark == 1

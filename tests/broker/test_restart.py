@@ -11,7 +11,9 @@ import pytest
 from barnabas.cluster.local import FILE_NAME
 from barnabas.errors import BarnabasError, Code
 from barnabas.testing import Broker
+from barnabas.wire.messages.coordinator import FindCoordinatorRequest
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.wire.messages.offsets import OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic
 from tests.broker.speaking import batch, connect, create, fetch, produce
 from tests.deadline import eventually
 from tests.process import BrokerProcess, free_port
@@ -157,12 +159,18 @@ def test_metrics_are_served(tmp_path: Path) -> None:
         create(connection, "t")
         produce(connection, "t", batch(b"x" * 100))
         produce(connection, "nowhere", batch(b"x"))
+        connection.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4)
+        part = OffsetCommitPartition(0, committed_offset=0)
+        connection.ask(OffsetCommitRequest("g", topics=[OffsetCommitTopic("t", [part])]), 9)
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
             text = answer.read().decode()
     assert 'kafka_network_request_seconds_count{request="Produce"} 2.0' in text
     assert 'error="UNKNOWN_TOPIC_OR_PARTITION",request="Produce"} 1.0' in text
     assert 'kafka_log_end_offset{partition="0",topic="t"} 1.0' in text
     assert "kafka_network_connections 1.0" in text
+    assert 'kafka_coordinator_group_groups{state="empty",type="classic"} 1.0' in text
+    assert 'kafka_consumergroup_current_offset{consumergroup="g",partition="0",topic="t"} 0.0' in text
+    assert 'kafka_consumergroup_lag{consumergroup="g",partition="0",topic="t"} 1.0' in text
     received = next(line for line in text.splitlines() if line.startswith("kafka_network_bytes_in_total"))
     assert float(received.split()[1]) > 100
 

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.client import Admin
-from barnabas.client.cluster import Cluster
 from barnabas.client.columns import EncodedRecords, encode
 from barnabas.client.key_hashes import murmur2_of
 from barnabas.client.partition_reader import read_partition
 from barnabas.client.partitioner import murmur2, partition_of
+from barnabas.client.routing import Cluster
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.testing import Broker
 from barnabas.types import TopicPartition
@@ -274,6 +274,7 @@ def test_our_broker_takes_what_is_encoded() -> None:
     with Broker() as broker, Admin(broker.bootstrap) as admin:
         admin.create_topic("t", partitions=3)
         cluster = Cluster(broker.bootstrap, client_id="test", request_timeout_ms=10_000, retry_backoff_ms=10)
+        cluster.allow(30)
         for each in batches(table, key="k", batch_bytes=50_000):
             part = ProducePartition(index=each.partition, records=memoryview(wrapped(each)))
             request = ProduceRequest(

@@ -30,9 +30,31 @@ PYTHONS = [
                 Kind("confluent", ("cooperative-sticky",)),
                 Kind("kafka-python", ("cooperative-sticky",)),
                 Kind("java", ("cooperative-sticky",)),
+                Kind("barnabas", ("cooperative-sticky",)),
             ],
             "cooperative-sticky",
             id="cooperative",
+            marks=pytest.mark.java,
+        ),
+        # Who comes first leads: ours shares out for the others, too.
+        pytest.param(
+            [
+                Kind("barnabas", ("cooperative-sticky",)),
+                Kind("confluent", ("cooperative-sticky",)),
+                Kind("kafka-python", ("cooperative-sticky",)),
+            ],
+            "cooperative-sticky",
+            id="cooperative-ours",
+        ),
+        pytest.param(
+            [
+                Kind("barnabas", ("sticky",)),
+                Kind("aiokafka", ("sticky",)),
+                Kind("kafka-python", ("sticky",)),
+                Kind("java", ("sticky",)),
+            ],
+            "sticky",
+            id="sticky",
             marks=pytest.mark.java,
         ),
         pytest.param(

@@ -49,8 +49,10 @@ def test_others_go_on_from_what_a_killed_and_a_stopped_member_committed(
 @pytest.mark.parametrize(
     "kinds",
     [
-        pytest.param([Kind("confluent"), Kind("kafka-python"), Kind("aiokafka")], id="classic"),
-        pytest.param([Kind("barnabas")] * 3, id="barnabas"),
+        pytest.param(
+            [Kind("confluent"), Kind("kafka-python"), Kind("aiokafka"), Kind("barnabas")], id="classic"
+        ),
+        pytest.param([Kind("barnabas", ("cooperative-sticky",))] * 3, id="ours"),
         pytest.param([Kind("confluent", ("uniform",), "consumer")] * 3, id="kip-848"),
         pytest.param([Kind("java"), Kind("java")], id="java-classic", marks=pytest.mark.java),
         pytest.param([Kind("java", ("uniform",), "consumer")] * 2, id="java-kip-848", marks=pytest.mark.java),

@@ -55,6 +55,7 @@ def test_each_record_goes_to_one_member_while_members_come_and_go(
     "kind",
     marked(
         [
+            Kind("barnabas", ("cooperative-sticky",)),
             Kind("confluent", ("roundrobin",)),
             Kind("confluent", ("uniform",), "consumer"),
             Kind("kafka-python", ("sticky",)),

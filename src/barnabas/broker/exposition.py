@@ -4,6 +4,7 @@ Reads numbers that the event loop's thread writes, from a thread of its own: eac
 so a scrape sees values a moment old, never torn ones. Names follow what Kafka's exporters call them.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,7 @@ class BrokerCollector(Collector):
         yield from self._requests()
         yield from self._traffic()
         yield from self._logs()
+        yield from self._groups()
 
     def _requests(self) -> Iterable[Metric]:
         latency = HistogramMetricFamily(
@@ -95,3 +97,25 @@ class BrokerCollector(Collector):
         offline = GaugeMetricFamily("kafka_log_offline_directories", "Data directories that failed.")
         offline.add_metric([], self._broker.directories.offline_count)
         yield offline
+
+    def _groups(self) -> Iterable[Metric]:
+        states = GaugeMetricFamily(
+            "kafka_coordinator_group_groups", "Groups by kind and state.", labels=["type", "state"]
+        )
+        labels = ["consumergroup", "topic", "partition"]
+        committed = GaugeMetricFamily(
+            "kafka_consumergroup_current_offset", "What a group has committed.", labels=labels
+        )
+        lag = GaugeMetricFamily(
+            "kafka_consumergroup_lag", "Records that a group has not committed yet.", labels=labels
+        )
+        groups = self._broker.groups
+        for (kind, state), count in sorted(Counter(groups.states()).items()):
+            states.add_metric([kind, state.lower()], count)
+        for group, topic, index, offset in groups.committed():
+            names = [group, topic, str(index)]
+            committed.add_metric(names, offset)
+            partition = self._broker.replicas.find(topic, index)
+            if partition is not None:
+                lag.add_metric(names, max(partition.high_watermark - offset, 0))
+        yield from (states, committed, lag)

@@ -81,6 +81,21 @@ class Groups:
             raise Refused(Code.COORDINATOR_LOAD_IN_PROGRESS)
         return list(self._hosts.values())
 
+    # For those who watch, from any thread: copies of one dict at a time, which nobody can change meanwhile
+
+    def states(self) -> list[tuple[str, str]]:
+        """Kind and state of each group here."""
+        rows = [
+            group.listed()
+            for host in list(self._hosts.values())
+            for group in list(host.coordinator.groups.values())
+        ]
+        return [(row.group_type, row.group_state) for row in rows]
+
+    def committed(self) -> list[tuple[str, str, int, int]]:
+        """Group, topic, partition and offset of all that is committed here."""
+        return [row for host in list(self._hosts.values()) for row in host.coordinator.offsets.rows()]
+
     def _why_not_here(self, group_id: str) -> Code:
         image = self._broker.metadata.image
         topic = image.topics.get(OFFSETS_TOPIC)

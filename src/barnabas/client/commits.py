@@ -26,6 +26,9 @@ from barnabas.wire.messages.offsets import (
     OffsetFetchTopic,
 )
 
+_WORTH_WAITING = RETRIABLE - {Code.UNKNOWN_TOPIC_OR_PARTITION} | {Code.REBALANCE_IN_PROGRESS}
+"""Refusals that may pass by themselves; a topic that is gone does not come back."""
+
 Done = Callable[[Refused | None], None]
 
 
@@ -94,6 +97,19 @@ class Commits:
                     offsets[partition] = row.committed_offset
         return offsets
 
+    def ask_where_to_begin(
+        self, partitions: list[TopicPartition], done: Callable[[dict[TopicPartition, int] | Refused], None]
+    ) -> None:
+        """What the group has committed of partitions that are to be read from there: so much is settled."""
+
+        def told(found: dict[TopicPartition, int] | Refused) -> None:
+            if not isinstance(found, Refused):
+                with self._turn:
+                    self.settled.update(found)
+            done(found)
+
+        self.ask_committed(partitions, told)
+
     def _enqueue(self, commit: Commit) -> None:
         self._queue.append(commit)
         if len(self._queue) == 1:
@@ -117,8 +133,7 @@ class Commits:
                 if self.member is not None:
                     self.member.commit_refused(why.code, generation, time.monotonic())
                     self._turn.tell()
-            waits = why.code in RETRIABLE or why.code is Code.REBALANCE_IN_PROGRESS
-            if waits and time.monotonic() < commit.deadline:
+            if why.code in _WORTH_WAITING and time.monotonic() < commit.deadline:
                 self._network.later(self._network.retry_backoff, self._send)
             else:
                 self._settle(why)

@@ -152,6 +152,7 @@ class Consumer:
         self._hand_out = HandOut(self._fetches, self._turn, decoder, self._part.fetcher.wake)
         self._using = threading.Lock()
         self._user: int | None = None
+        self._who = threading.get_ident
         self._is_woken = False
         self._is_closed = False
         self._network.start()
@@ -385,6 +386,27 @@ class Consumer:
         found = self._retry(lambda: self._network.wait_for(ask, self._api_timeout, "Asking the group"))
         return {partition: Offset(offset) for partition, offset in found.items()}
 
+    # For `async_consumer`, which waits in its own way
+
+    def listen(self, on_news: Callable[[], None]) -> None:
+        """Call this, in the network's thread, when there may be something to poll; one task counts as one thread."""
+        self._who = lambda: 0
+        self._turn.on_news = on_news
+
+    @property
+    def has_work(self) -> bool:
+        """Whether poll has something to do that may take time: a rebalance, or a commit's callback."""
+        with self._turn:
+            return self._part.has_news
+
+    def is_ready(self) -> bool:
+        """Whether records are here, after all that poll does."""
+        return self._wait(0.0)
+
+    def ready(self) -> Iterator[ConsumerRecord]:
+        """Those that are here, up to max.poll.records."""
+        return self._hand_out.records(self._max_poll_records)
+
     # How it waits
 
     def _wait_and_take(self, timeout: float, take: Callable[[], T | None]) -> T | None:
@@ -430,7 +452,7 @@ class Consumer:
     @contextmanager
     def _in_use(self) -> Iterator[None]:
         """One thread at a time; a listener may call what it likes."""
-        me = threading.get_ident()
+        me = self._who()
         if self._user == me:
             yield
             return

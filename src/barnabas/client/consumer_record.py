@@ -3,6 +3,7 @@
 PURE. Called by `handout`, which decodes one batch at a time, when its records are asked for.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 from typing import Any, NamedTuple
@@ -10,13 +11,23 @@ from typing import Any, NamedTuple
 from barnabas.client.aborted import AbortedTransactions
 from barnabas.client.fetches import Chunk
 from barnabas.errors import BarnabasError, Code, Refused
-from barnabas.wire.batch import Record, crc_of, decode_batch, headers
+from barnabas.wire.batch import BatchHeader, crc_of, decode_flat, headers
+from barnabas.wire.records import FlatRecords
 
 CREATE_TIME = 0
 LOG_APPEND_TIME = 1
 
 Deserializer = Callable[[bytes], Any]
 """Makes something of a key's or a value's bytes; a null one stays None."""
+
+
+DecodeLarge = Callable[[memoryview, int, BatchHeader], FlatRecords]
+
+LARGE = 200
+"""Records in a batch from which numpy finds them faster than a loop."""
+
+_WORTH_LOADING = 50_000
+"""Records of large batches after which the time to load numpy comes back."""
 
 
 class ConsumerRecord(NamedTuple):
@@ -47,6 +58,8 @@ class RecordDecoder:
         self._check_crcs = check_crcs
         self._key = key_deserializer
         self._value = value_deserializer
+        self._seen = 0
+        self._decode_large: DecodeLarge | None = None
 
     def batches(self, chunk: Chunk) -> Iterator[tuple[list[ConsumerRecord], int]]:
         """The records of each batch from the chunk's start on, possibly none, and the offset behind it."""
@@ -65,45 +78,62 @@ class RecordDecoder:
                     Code.CORRUPT_MESSAGE,
                     f"Partition {chunk.reading.partition}: the batch at offset {header.base_offset} is corrupt.",
                 )
-            rows = decode_batch(data, at)
+            offsets, timestamps, keys, values, its_headers = self._decode(data, at, header)
             if header.base_offset < start:
-                rows = [row for row in rows if row.offset >= start]
-            if not rows:
-                yield [], header.next_offset
-                continue
-            offsets, timestamps, keys, values, its_headers = zip(*rows, strict=True)
-            after = header.next_offset
-            keys = keys if self._key is None else _read(self._key, keys)
-            values = values if self._value is None else _read(self._value, values)
-            count = min(len(keys), len(values))
-            if count < len(rows):
-                after = offsets[count]
+                first = bisect_left(offsets, start)
+                offsets, timestamps, its_headers = offsets[first:], timestamps[first:], its_headers[first:]
+                keys, values = keys[first:], values[first:]
+            made_keys = keys if self._key is None else _read(self._key, keys)
+            made_values = values if self._value is None else _read(self._value, values)
+            count = min(len(made_keys), len(made_values))
+            after = header.next_offset if count == len(offsets) else offsets[count]
             kind = repeat(int(header.is_log_append_time))
             found = zip(
-                repeat(topic), repeat(partition), offsets, timestamps, kind, keys, values, its_headers
+                repeat(topic), repeat(partition), offsets, timestamps, kind, made_keys, made_values, its_headers
             )  # fmt: skip
-            # tuple.__new__ takes the tuple as it is: a third of the time of calling the class.
+            # tuple.__new__ takes the tuple that zip has made: a third of the time of calling the class.
             yield list(map(tuple.__new__, repeat(ConsumerRecord), found)), after
-            if count < len(rows):
+            if count < len(offsets):
                 # What comes before a record that cannot be read has been given; now it is told.
-                raise self._complaint(rows[count], f"{topic}-{partition}")
+                raise self._complaint(f"offset {after} of {topic}-{partition}", keys[count], values[count])
 
-    def _complaint(self, row: Record, partition: str) -> BarnabasError:
-        for what, deserializer, data in (("key", self._key, row.key), ("value", self._value, row.value)):
-            try:
-                _read_one(deserializer, data)
-            except Exception as why:
-                text = (
-                    f"The {what} of the record at offset {row.offset} of {partition} cannot be read: {why!r}."
-                )
-                return BarnabasError(f"{text} Seek behind it to go on.")
-        return BarnabasError(f"The record at offset {row.offset} of {partition} could not be read.")
+    def _decode(self, data: memoryview, at: int, header: BatchHeader) -> FlatRecords:
+        if header.count < LARGE:
+            return decode_flat(data, at)
+        if self._decode_large is None:
+            self._seen += header.count
+            if self._seen < _WORTH_LOADING:
+                return decode_flat(data, at)
+            self._decode_large = _large_decoder()
+        return self._decode_large(data, at, header)
+
+    def _complaint(self, where: str, key: bytes | None, value: bytes | None) -> BarnabasError:
+        why: Exception | None = None
+        what = "key"
+        try:
+            _read_one(self._key, key)
+            what = "value"
+            _read_one(self._value, value)
+        except Exception as error:
+            why = error
+        return BarnabasError(
+            f"The {what} of the record at {where} cannot be read: {why!r}. Seek behind it to go on."
+        )
 
 
-def _read(deserializer: Deserializer, column: Sequence[bytes | None]) -> tuple[Any, ...]:
+def _large_decoder() -> DecodeLarge:
+    """What finds the records of large batches with numpy, where that is installed."""
+    try:
+        from barnabas.client.large_batches import decode_large
+    except (ImportError, BarnabasError):
+        return lambda data, at, header: decode_flat(data, at)
+    return decode_large
+
+
+def _read(deserializer: Deserializer, column: Sequence[bytes | None]) -> list[Any]:
     """What the deserializer makes of a column; it ends before what cannot be read."""
     try:
-        return tuple([None if data is None else deserializer(data) for data in column])
+        return [None if data is None else deserializer(data) for data in column]
     except Exception:
         good = []
         for data in column:
@@ -111,7 +141,7 @@ def _read(deserializer: Deserializer, column: Sequence[bytes | None]) -> tuple[A
                 good.append(_read_one(deserializer, data))
             except Exception:
                 break
-        return tuple(good)
+        return good
 
 
 def _read_one(deserializer: Deserializer | None, data: bytes | None) -> Any:

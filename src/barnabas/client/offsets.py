@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from barnabas.client.cluster import Cluster as BlockingCluster
 from barnabas.client.failures import check
 from barnabas.client.routing import Cluster
 from barnabas.types import Millis, Offset, TopicPartition
@@ -28,15 +27,13 @@ class OffsetAt(NamedTuple):
 
 
 def list_offsets(
-    cluster: Cluster | BlockingCluster, wanted: Mapping[TopicPartition, int], *, timeout: float
+    cluster: Cluster, wanted: Mapping[TopicPartition, int], *, timeout: float
 ) -> dict[TopicPartition, OffsetAt]:
     """The first offset at or after each timestamp, or LATEST, EARLIEST, MAX_TIMESTAMP."""
     return cluster.retry(lambda: _ask_leaders(cluster, wanted), timeout=timeout)
 
 
-def _ask_leaders(
-    cluster: Cluster | BlockingCluster, wanted: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, OffsetAt]:
+def _ask_leaders(cluster: Cluster, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAt]:
     found: dict[TopicPartition, OffsetAt] = {}
     for leader, partitions in cluster.by_leader(wanted).items():
         topics: dict[str, ListOffsetsTopic] = {}

@@ -56,7 +56,7 @@ class Participation:
         self._coordinator = CoordinatorLink(network, group or "")
         self._commits = Commits(network, self._coordinator, turn)
         self.fetcher = Fetcher(
-            network, fetches, turn, self._commits.ask_committed, read_committed=read_committed
+            network, fetches, turn, self._commits.ask_where_to_begin, read_committed=read_committed
         )
         self._membership: Membership | None = None
         self._settled: deque[Callable[[], None]] = deque()

@@ -10,11 +10,10 @@ import time
 from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from barnabas.client.cluster import Cluster
 from barnabas.client.columns import Fetched, decode, schema_of
-from barnabas.client.connection import Connection
 from barnabas.client.failures import RETRIABLE, STALE, check
 from barnabas.client.offsets import EARLIEST, LATEST, list_offsets
+from barnabas.client.routing import Cluster, Coming
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.types import TopicPartition
 from barnabas.wire.batch import CODEC_MASK, headers
@@ -125,7 +124,7 @@ class _Reader:
         self._max_bytes = max_bytes
         self._timeout = timeout
         self._backoff = backoff
-        self._asked: Connection | None = None
+        self._asked: Coming[FetchResponse] | None = None
         self._wait_ms = 0
 
     def close(self) -> None:
@@ -157,20 +156,21 @@ class _Reader:
     def _may_pass(self, problem: Refused) -> bool:
         # What the metadata does not have is gone; a broker may say so too early, while the metadata has it.
         is_unknown = problem.code is Code.UNKNOWN_TOPIC_OR_PARTITION
-        is_gone = is_unknown and self._cluster.known_leader(self._partition) < 0
+        is_gone = is_unknown and not self._cluster.knows_leader_of(self._partition)
         return problem.code in RETRIABLE and problem.code is not Code.CORRUPT_MESSAGE and not is_gone
 
     def _receive(self) -> FetchPartitionResponse:
         if self._asked is None:
             self._ask()
-        connection, self._asked = self._asked, None
-        assert connection is not None
-        answer: FetchResponse = connection.receive(wait=self._wait_ms / 1000)
-        check(answer.error_code, f"A fetch from {connection.address}")
+        coming, self._asked = self._asked, None
+        assert coming is not None
+        answer = coming.get()
+        check(answer.error_code, f"A fetch of {self._partition}")
         return answer.responses[0].partitions[0]
 
     def _ask(self) -> None:
-        connection = self._cluster.leader_of(self._partition)
+        self._cluster.allow(self._timeout)
+        leader = self._cluster.leader_of(self._partition)
         wanted = FetchPartition(
             partition=self._partition.partition,
             current_leader_epoch=self._cluster.leader_epoch_of(self._partition),
@@ -184,8 +184,7 @@ class _Reader:
             isolation_level=self._isolation,
             topics=[FetchTopic(topic=self._partition.topic, partitions=[wanted])],
         )
-        connection.send(request, FetchResponse)
-        self._asked = connection
+        self._asked = leader.ask(request, FetchResponse, wait=self._wait_ms / 1000)
 
     def _ask_ahead(self) -> None:
         if self._position < self._end:

@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from barnabas.client.failures import RETRIABLE, STALE, NoBroker
 from barnabas.client.metadata import Address, Broker, Partition, Snapshot, Topic
-from barnabas.client.network import Network
+from barnabas.client.network import Network, Outcome
 from barnabas.errors import Code, Refused
 from barnabas.types import BrokerId, TopicPartition
 from barnabas.wire.codec import Message
@@ -75,16 +75,20 @@ class Cluster:
             node = self._coordinators[group] = self._network.wait_for(find, self._left(), "FindCoordinator")
         return Asked(self, node)
 
+    def leader_of(self, partition: TopicPartition) -> "Asked":
+        """The broker that leads a partition."""
+        leader = self._partition(partition).leader
+        if leader < 0:
+            raise Refused(
+                Code.LEADER_NOT_AVAILABLE, f"Partition {partition}: {Code.LEADER_NOT_AVAILABLE.advice}"
+            )
+        return Asked(self, leader)
+
     def by_leader(self, partitions: Iterable[TopicPartition]) -> "dict[Asked, list[TopicPartition]]":
         """Partitions grouped by the broker that leads them."""
         groups: dict[Asked, list[TopicPartition]] = {}
         for partition in partitions:
-            leader = self._partition(partition).leader
-            if leader < 0:
-                raise Refused(
-                    Code.LEADER_NOT_AVAILABLE, f"Partition {partition}: {Code.LEADER_NOT_AVAILABLE.advice}"
-                )
-            groups.setdefault(Asked(self, leader), []).append(partition)
+            groups.setdefault(self.leader_of(partition), []).append(partition)
         return groups
 
     # What is known
@@ -110,6 +114,11 @@ class Cluster:
 
     def leader_epoch_of(self, partition: TopicPartition) -> int:
         return self._partition(partition).leader_epoch
+
+    def knows_leader_of(self, partition: TopicPartition) -> bool:
+        topic = self._topics.get(partition.topic)
+        is_there = topic is not None and 0 <= partition.partition < len(topic.partitions)
+        return is_there and self._partition(partition).leader >= 0
 
     def forget(self) -> None:
         """What is known about topics and coordinators is stale."""
@@ -137,7 +146,7 @@ class Cluster:
 
         A broker that is not there and a topic that there is not are told of at once.
         """
-        self._deadline = time.monotonic() + timeout
+        self.allow(timeout)
         pause = self._network.retry_backoff
         while True:
             try:
@@ -152,6 +161,16 @@ class Cluster:
             time.sleep(pause)
             pause = min(pause * 2, 1.0)
 
+    def allow(self, seconds: float) -> None:
+        """From now on, so much time for what is asked."""
+        self._deadline = time.monotonic() + seconds
+
+    def ask(self, node: BrokerId | None, request: Message, answer: type[M], wait: float) -> "Coming[M]":
+        outcome = Outcome()
+        self._network.post(lambda: self._network.ask(node, request, answer, outcome.put, wait=wait))
+        patience = self._network.request_timeout + wait + _GRACE_S
+        return Coming(outcome, patience, type(request).__name__)
+
     def call(self, node: BrokerId | None, request: Message, answer: type[M], wait: float) -> M:
         return self._network.call(node, request, answer, timeout=self._left(), wait=wait)
 
@@ -160,6 +179,20 @@ class Cluster:
 
     def _left(self) -> float:
         return max(self._deadline - time.monotonic(), 0.0) + _GRACE_S
+
+
+@dataclass(frozen=True, slots=True)
+class Coming(Generic[M]):
+    """An answer that is on its way."""
+
+    outcome: Outcome
+    patience: float
+    what: str
+
+    def get(self) -> M:
+        """Wait for it; raises Refused."""
+        found: M = self.outcome.get(self.patience, self.what)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +205,10 @@ class Asked:
     def call(self, request: Message, answer: type[M], *, wait: float = 0.0) -> M:
         """One question and its answer; `wait` is what the broker may take on purpose. Raises Refused."""
         return self.cluster.call(self.node, request, answer, wait)
+
+    def ask(self, request: Message, answer: type[M], *, wait: float = 0.0) -> "Coming[M]":
+        """The same without waiting: the answer can be waited for later."""
+        return self.cluster.ask(self.node, request, answer, wait)
 
     @property
     def address(self) -> str:

@@ -14,7 +14,6 @@ import pyarrow as pa
 from barnabas.client.varints import Bytes, Ints
 from barnabas.errors import BarnabasError
 
-_FIRST_ROWS = 1024
 _MOST_ROWS = 64 * 1024
 _FAR_TOO_LARGE = 4
 
@@ -59,17 +58,21 @@ class Slice:
 def slices_of(columns: Mapping[str, pa.ChunkedArray], *, target_bytes: int, now_ms: int) -> Iterator[Slice]:
     """All rows in order, in slices of about so many bytes."""
     total = len(columns["value"])
-    at, rows = 0, _FIRST_ROWS
+    size = sum(column.nbytes for column in columns.values())
+    at = 0
     while at < total:
-        rows = min(rows, total - at)
+        rows = _fair_share(total - at, min(max(1, total * target_bytes // max(size, 1)), _MOST_ROWS))
         found = _slice(columns, at, rows, now_ms)
-        size = -1 if found is None else found.bytes
-        if found is None or (size > _FAR_TOO_LARGE * target_bytes and rows > 1):
+        while found is None or (rows > 1 and found.bytes > _FAR_TOO_LARGE * target_bytes):
             rows = max(1, rows // 8)
-            continue
+            found = _slice(columns, at, rows, now_ms)
         yield found
         at += rows
-        rows = min(max(1, rows * target_bytes // max(size, 1)), _MOST_ROWS)
+
+
+def _fair_share(left: int, most: int) -> int:
+    """At most so many rows, and in the end not a small rest."""
+    return -(-left // -(-left // most))
 
 
 def _slice(columns: Mapping[str, pa.ChunkedArray], at: int, rows: int, now_ms: int) -> Slice | None:

@@ -67,7 +67,7 @@ class ConsumerGroupState:
             return "Empty"
         if self.epoch > self.target_epoch:
             return "Assigning"
-        if all(member.is_reconciled_to(self.target_epoch) for member in self.members.values()):
+        if all(member.is_reconciled_to(self.target_epoch) for member in list(self.members.values())):
             return "Stable"
         return "Reconciling"
 

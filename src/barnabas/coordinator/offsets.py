@@ -54,6 +54,15 @@ class CommittedOffsets:
             for partition, value in partitions.items():
                 yield Record(OffsetCommitKey(group_id, topic, partition), value)
 
+    def rows(self) -> list[tuple[str, str, int, int]]:
+        """Group, topic, partition and offset of all there is. Copies each dict before it is gone through."""
+        return [
+            (group_id, topic, partition, value.offset)
+            for group_id, topics in list(self._by_group.items())
+            for topic, partitions in list(topics.items())
+            for partition, value in list(partitions.items())
+        ]
+
     # The log
 
     def apply(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:

@@ -15,6 +15,7 @@ from barnabas.broker.router import handles
 from barnabas.errors import Code, Refused
 from barnabas.types import LeaderEpoch, Offset
 from barnabas.wire.apis import ApiKey
+from barnabas.wire.frames import RequestHeader
 from barnabas.wire.messages.fetch import (
     EpochEndOffset,
     FetchPartition,
@@ -28,17 +29,18 @@ if TYPE_CHECKING:
     from barnabas.broker.broker import Broker
 
 READ_COMMITTED = 1
+ZSTD_SINCE = 10
 NOTHING = b""
 """Not null: librdkafka takes null records for a broken answer."""
 
 
-@handles(ApiKey.FETCH)
+@handles(ApiKey.FETCH, with_header=True)
 def fetch(
-    broker: "Broker", request: FetchRequest, peer: Connection
+    broker: "Broker", request: FetchRequest, peer: Connection, header: RequestHeader
 ) -> FetchResponse | Promise[FetchResponse]:
     if request.session_id != 0:
         raise Refused(Code.FETCH_SESSION_ID_NOT_FOUND)
-    reading = Reading(broker, request)
+    reading = Reading(broker, request, knows_zstd=header.api_version >= ZSTD_SINCE)
     for topic in request.topics:
         name = topic.topic
         rows = [reading.row(name, wanted) for wanted in topic.partitions]
@@ -51,14 +53,25 @@ def fetch(
 class Reading:
     """Mutable: an answer as it grows, and how much of its limits is left."""
 
-    __slots__ = ("_broker", "_committed", "_find", "_left", "_min_bytes", "failed", "found", "response")
+    __slots__ = (
+        "_broker",
+        "_committed",
+        "_find",
+        "_knows_zstd",
+        "_left",
+        "_min_bytes",
+        "failed",
+        "found",
+        "response",
+    )
 
-    def __init__(self, broker: "Broker", request: FetchRequest) -> None:
+    def __init__(self, broker: "Broker", request: FetchRequest, *, knows_zstd: bool) -> None:
         self._broker = broker
         self._find = broker.replicas.find
         self._committed = request.isolation_level == READ_COMMITTED
         self._left = min(request.max_bytes, broker.config.fetch_max_bytes)
         self._min_bytes = request.min_bytes
+        self._knows_zstd = knows_zstd
         self.response = FetchResponse()
         self.found = 0
         self.failed = False
@@ -102,6 +115,8 @@ class Reading:
 
     def _read(self, partition: Partition, wanted: FetchPartition) -> FetchPartitionResponse:
         partition.check_epoch(wanted.current_leader_epoch)
+        if not self._knows_zstd and partition.log.config.compression_type == "zstd":
+            raise Refused(Code.UNSUPPORTED_COMPRESSION_TYPE)
         row = FetchPartitionResponse(
             wanted.partition,
             0,

@@ -13,6 +13,9 @@ from barnabas.broker.router import handles
 from barnabas.cluster.controller import INTERNAL_TOPICS
 from barnabas.errors import Code, Refused
 from barnabas.wire.apis import ApiKey
+from barnabas.wire.batch import ATTRIBUTES_AT, CODEC_MASK, HEADER_SIZE
+from barnabas.wire.compression import Compression
+from barnabas.wire.frames import RequestHeader
 from barnabas.wire.messages.produce import (
     ProducePartition,
     ProducePartitionResponse,
@@ -20,6 +23,8 @@ from barnabas.wire.messages.produce import (
     ProduceResponse,
     ProduceTopicResponse,
 )
+
+ZSTD_SINCE = 7
 
 if TYPE_CHECKING:
     from barnabas.broker.broker import Broker
@@ -35,9 +40,9 @@ def refuse_all(request: ProduceRequest, version: int, refused: Refused) -> Produ
     )
 
 
-@handles(ApiKey.PRODUCE, refuse_all)
+@handles(ApiKey.PRODUCE, refuse_all, with_header=True)
 def produce(
-    broker: "Broker", request: ProduceRequest, peer: Connection
+    broker: "Broker", request: ProduceRequest, peer: Connection, header: RequestHeader
 ) -> ProduceResponse | Awaitable[ProduceResponse] | None:
     if request.acks not in (-1, 1, 0):
         raise Refused(Code.INVALID_REQUIRED_ACKS)
@@ -60,6 +65,8 @@ def produce(
                 partition = get(name, part.index)
                 if part.records is None:
                     raise Refused(Code.INVALID_RECORD, "there is no record batch for the partition")
+                if header.api_version < ZSTD_SINCE:
+                    _refuse_zstd(part.records)
                 appended = partition.append(part.records, now)
                 log = partition.log
                 row = ProducePartitionResponse(part.index, 0, appended.first, appended.append_time, log.start)
@@ -90,6 +97,14 @@ async def _when_flushed(
             broker.note_refusal("Produce", refused, *partition.tp)
             row.error_code, row.base_offset, row.error_message = refused.code, -1, refused.message
     return response
+
+
+def _refuse_zstd(records: memoryview) -> None:
+    """Who speaks an older version could not have read it back: Kafka refuses it, and so do we."""
+    if len(records) >= HEADER_SIZE and records[ATTRIBUTES_AT + 1] & CODEC_MASK == Compression.ZSTD:
+        raise Refused(
+            Code.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce in version {ZSTD_SINCE} or newer"
+        )
 
 
 def _refused(part: ProducePartition, refused: Refused) -> ProducePartitionResponse:
