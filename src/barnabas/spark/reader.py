@@ -10,7 +10,6 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from barnabas.client.partition_reader import read_partition
 from barnabas.errors import BarnabasError
 from barnabas.spark.bounds import BoundsState
 from barnabas.spark.options import ReadOptions
@@ -46,6 +45,8 @@ def read_task(options: ReadOptions, shape: Shape, task: InputPartition) -> Itera
     """On an executor: the records of one task."""
     if not isinstance(task, Task):
         return  # Spark's way to say that there is nothing to read at all
+    from barnabas.client.partition_reader import read_partition  # not needed for planning
+
     with plainly():
         for batch in read_partition(
             options.bootstrap,

@@ -1,4 +1,9 @@
-"""The data source `barnabas`: what Spark makes when it sees the format's name, and asks for readers and writers."""
+"""The data source `barnabas`: what Spark makes when it sees the format's name, and asks for readers and writers.
+
+Each question comes in a process of its own, which imports what it needs and no more: a query waits for it.
+"""
+
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
@@ -6,10 +11,12 @@ from pyspark.sql.types import StructType
 from barnabas.errors import BarnabasError
 from barnabas.spark.options import Use, includes_headers, read_options, write_options
 from barnabas.spark.plainly import plainly
-from barnabas.spark.reader import BatchReader
 from barnabas.spark.schema import full_schema
-from barnabas.spark.stream_reader import StreamReader
-from barnabas.spark.writer import BatchWriter, StreamWriter
+
+if TYPE_CHECKING:
+    from barnabas.spark.reader import BatchReader
+    from barnabas.spark.stream_reader import StreamReader
+    from barnabas.spark.writer import BatchWriter, StreamWriter
 
 
 class BarnabasDataSource(DataSource):
@@ -23,21 +30,29 @@ class BarnabasDataSource(DataSource):
         with plainly():
             return full_schema(headers=includes_headers(self.options))
 
-    def reader(self, schema: StructType) -> BatchReader:
+    def reader(self, schema: StructType) -> "BatchReader":
+        from barnabas.spark.reader import BatchReader
+
         with plainly():
             return BatchReader(read_options(self.options, Use.BATCH), schema)
 
-    def streamReader(self, schema: StructType) -> StreamReader:
+    def streamReader(self, schema: StructType) -> "StreamReader":
+        from barnabas.spark.stream_reader import StreamReader
+
         with plainly():
             return StreamReader(read_options(self.options, Use.STREAM), schema)
 
-    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> "BatchWriter":
+        from barnabas.spark.writer import BatchWriter
+
         with plainly():
             if overwrite:
                 raise BarnabasError("A topic cannot be overwritten: say mode('append').")
             return BatchWriter(write_options(self.options), schema)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "StreamWriter":
+        from barnabas.spark.writer import StreamWriter
+
         # In output mode complete Spark asks to overwrite; every result is another record then, as in its Kafka sink.
         with plainly():
             return StreamWriter(write_options(self.options), schema)
