@@ -1,7 +1,7 @@
 """Spark in a process of its own: reads one task a line (JSON), answers with the seconds it took. Both connectors.
 
-Started by bench/workloads/spark.py as `python -m bench.spark_driver BOOTSTRAP JAR...`. A session that is warm stays warm:
-every task of a run goes through the same one, whichever connector it asks for.
+Started by bench/workloads/spark.py as `python -m bench.spark_driver BOOTSTRAP JAR...`. A session that is warm stays
+warm: every task of a run goes through the same one, whichever connector it asks for.
 """
 
 from __future__ import annotations

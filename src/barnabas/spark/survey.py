@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
-from barnabas.client.admin import Admin
-from barnabas.client.configs import Resource, ResourceType
 from barnabas.client.failures import Unreachable
+from barnabas.client.metadata import Topic
+from barnabas.client.offsets import list_offsets
+from barnabas.client.routing import Cluster
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.spark.options import EARLIEST, LATEST, OptionError, Place, ReadOptions
 from barnabas.spark.ranges import Offsets
@@ -18,7 +19,7 @@ from barnabas.types import TopicPartition
 
 _PARTITIONS_FOR_S = 1.0
 _PAUSE_S = 0.1
-_FOR_THE_DRIVER = ("client_id", "request_timeout_ms", "retry_backoff_ms")
+_CLIENT = {"client_id": "barnabas-spark", "request_timeout_ms": 30_000, "retry_backoff_ms": 100}
 
 T = TypeVar("T")
 
@@ -28,16 +29,18 @@ class Survey:
 
     def __init__(self, options: ReadOptions, *, patient: bool = False) -> None:
         self._wanted = options.subscription
-        self._patience_s = options.client.get("request_timeout_ms", 30_000) / 1000 if patient else 0.0
         self._has_answered = False
         self._known: list[TopicPartition] = []
         self._known_at = 0.0
         self._late_start_is_latest = options.late_start_is_latest
-        settings = {name: options.client[name] for name in _FOR_THE_DRIVER if name in options.client}
-        self._admin = Admin(options.bootstrap, **{"client_id": "barnabas-spark", **settings})
+        # Not through Admin: a query waits for this process to import what it needs.
+        settings = {name: options.client.get(name, default) for name, default in _CLIENT.items()}
+        self._timeout_s = settings["request_timeout_ms"] / 1000
+        self._patience_s = self._timeout_s if patient else 0.0
+        self._cluster = Cluster(options.bootstrap, **settings)
 
     def close(self) -> None:
-        self._admin.close()
+        self._cluster.close()
 
     def __enter__(self) -> "Survey":
         return self
@@ -49,10 +52,10 @@ class Survey:
         """The partitions that there are now of what is subscribed to."""
         if self._wanted.pattern is not None:
             whole_name = re.compile(self._wanted.pattern)
-            names = [name for name in self._ask(self._admin.list_topics) if whole_name.fullmatch(name)]
-            return self._partitions_of(names, missing_is_error=False)
-        topics = self._wanted.topics or tuple({each.topic for each in self._wanted.partitions})
-        there = self._partitions_of(topics, missing_is_error=missing_is_error)
+            topics = self._ask(lambda: self._cluster.retry(self._cluster.topics, timeout=self._timeout_s))
+            return _partitions(t for t in topics if whole_name.fullmatch(t.name) and not t.is_internal)
+        names = self._wanted.topics or tuple({each.topic for each in self._wanted.partitions})
+        there = self._partitions_of(names, missing_is_error=missing_is_error)
         if self._wanted.topics:
             return there
         absent = sorted(set(self._wanted.partitions) - set(there))
@@ -97,10 +100,17 @@ class Survey:
 
     def stamps_on_append(self, topics: Iterable[str]) -> set[str]:
         """Of these topics, those whose records are stamped by the broker, so in order."""
+        from barnabas.client.configs import Resource, describe_configs
+
         found = set()
         for topic in topics:
-            resource = Resource(ResourceType.TOPIC, topic)
-            (config,) = self._admin.describe_configs(resource, ["message.timestamp.type"])
+            (config,) = describe_configs(
+                self._cluster,
+                Resource.topic(topic),
+                ["message.timestamp.type"],
+                documentation=False,
+                timeout=self._timeout_s,
+            )
             if config.value == "LogAppendTime":
                 found.add(topic)
         return found
@@ -131,7 +141,7 @@ class Survey:
     def _offsets(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
         if not wanted:
             return {}
-        found = self._ask(lambda: self._admin.list_offsets(wanted))
+        found = self._ask(lambda: list_offsets(self._cluster, wanted, timeout=self._timeout_s))
         return {each: at.offset for each, at in found.items()}
 
     def _ask(self, question: Callable[[], T]) -> T:
@@ -149,16 +159,19 @@ class Survey:
             time.sleep(_PAUSE_S)
 
     def _partitions_of(self, names: Iterable[str], *, missing_is_error: bool) -> list[TopicPartition]:
-        found: list[TopicPartition] = []
         names = list(names)
         try:
-            topics = self._ask(lambda: self._admin.describe_topics(names)) if names else []
+            topics = self._ask(
+                lambda: self._cluster.retry(lambda: self._cluster.refresh(names), timeout=self._timeout_s)
+            )
         except Refused as error:
             if error.code is not Code.UNKNOWN_TOPIC_OR_PARTITION or missing_is_error:
                 raise
             if len(names) == 1:
                 return []
             return [each for name in names for each in self._partitions_of([name], missing_is_error=False)]
-        for topic in topics:
-            found += (TopicPartition(topic.name, each.index) for each in topic.partitions)
-        return sorted(found)
+        return _partitions(topics)
+
+
+def _partitions(topics: Iterable[Topic]) -> list[TopicPartition]:
+    return sorted(TopicPartition(topic.name, each.index) for topic in topics for each in topic.partitions)
