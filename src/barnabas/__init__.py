@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from barnabas import errors
     from barnabas.client.admin import Admin
+    from barnabas.client.async_consumer import AsyncConsumer
     from barnabas.client.batches import RecordMetadata, Sent
     from barnabas.client.configs import Resource
     from barnabas.client.consumer import Consumer, ConsumerRecord
@@ -26,6 +27,7 @@ __all__ = [
     "LATEST",
     "MAX_TIMESTAMP",
     "Admin",
+    "AsyncConsumer",
     "BarnabasError",
     "Consumer",
     "ConsumerRecord",
@@ -44,6 +46,7 @@ _HOMES = {
     "LATEST": "client.offsets",
     "MAX_TIMESTAMP": "client.offsets",
     "Admin": "client.admin",
+    "AsyncConsumer": "client.async_consumer",
     "BarnabasError": "errors",
     "Consumer": "client.consumer",
     "ConsumerRecord": "client.consumer",
