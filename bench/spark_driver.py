@@ -30,7 +30,11 @@ class Tasks:
         self._table: tuple[tuple[int, int], Any] | None = None
 
     def read(self, connector: str, topic: str) -> int:
-        row = self._load(connector, topic).selectExpr("count(*)", "sum(length(value))", "max(timestamp)").first()
+        row = (
+            self._load(connector, topic)
+            .selectExpr("count(*)", "sum(length(value))", "max(timestamp)")
+            .first()
+        )
         return int(row[0])
 
     def slice(self, connector: str, topic: str, since_ms: int, before_ms: int) -> int:
