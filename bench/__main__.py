@@ -22,7 +22,18 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from tools.kafka_jars import KAFKA_VERSION, NoJarsError, jars
 
 from bench import barnabas_server, kafka, loadgen, plots, report
-from bench.measure import KAFKA, OURS, Case, Readings, SideState, Size, Workload, interleave
+from bench.measure import (
+    KAFKA,
+    OURS,
+    Case,
+    Readings,
+    SideState,
+    Size,
+    Workload,
+    compares_brokers,
+    interleave,
+    sides_of,
+)
 from bench.server import BrokerFailedError, Server
 from bench.warm_up import SECONDS as WARM_UP_SECONDS
 from bench.warm_up import warm_up
@@ -93,7 +104,9 @@ def _run(
     estimates: dict[str, float],
     console: Console,
 ) -> int:
-    jars()
+    with_kafka = any(compares_brokers(workload) for workload in workloads)
+    if with_kafka:
+        jars()
     total_s = sum(estimates.values()) + 2 * WARM_UP_SECONDS[size]
     console.print(f"about {total_s / 60:.0f} minutes; load generator: {loadgen.described()}")
     signal.signal(signal.SIGTERM, _interrupt)
@@ -121,7 +134,8 @@ def _run(
                     bar.console.print(f"[red]{failures[-1]}[/red]", highlight=False)
 
                 cases, started = workload.cases(size), time.monotonic()
-                measured = interleave(workload, cases, sides, rounds, on_step=step, on_failure=failure)
+                compared = sides_of(workload, sides)
+                measured = interleave(workload, cases, compared, rounds, on_step=step, on_failure=failure)
                 sections.append((workload, measured))
                 bar.console.print(f"{workload.TITLE}: {time.monotonic() - started:.0f} s", highlight=False)
         finally:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,9 +59,13 @@ class Done:
 
 
 def run(server: Server, do: str, **job: Any) -> Done:
+    return run_program("bench.client", server, do, job)
+
+
+def run_program(program: str, server: Server, do: str, job: Mapping[str, Any]) -> Done:
     order = json.dumps({"do": do, "bootstrap": server.bootstrap, **job})
     process = subprocess.Popen(
-        (sys.executable, "-m", "bench.client", order),
+        (sys.executable, "-m", program, order),
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -61,11 +61,15 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The ratio to Kafka that was asked for. `within_spread`: it is enough if some round reached it."""
+    """The ratio to Kafka that was asked for. `within_spread`: it is enough if some round reached it.
+
+    `of_ours`: asked of our own number, whatever the other side reads.
+    """
 
     bound: float
     at_least: bool
     within_spread: bool = False
+    of_ours: bool = False
 
     def met(self, ratio: Spread) -> bool:
         best = ratio.high if self.at_least else ratio.low
@@ -73,7 +77,8 @@ class Wanted:
         return reached >= self.bound if self.at_least else reached <= self.bound
 
     def __str__(self) -> str:
-        sign, end = "≥" if self.at_least else "≤", " within the spread" if self.within_spread else ""
+        sign = "≥" if self.at_least else "≤"
+        end = " within the spread" if self.within_spread else " of ours" if self.of_ours else ""
         return f"{sign} {self.bound:.3g}{end}"
 
 
@@ -119,8 +124,30 @@ class SideState:
             self._server.stop()
 
 
+class SharedSide(SideState):
+    """A side that uses another side's broker: for workloads that compare what talks to it."""
+
+    def __init__(self, name: str, of: SideState) -> None:
+        self.name = name
+        self._of = of
+
+    @property
+    def server(self) -> Server:
+        return self._of.server
+
+    def fresh(self) -> Server:
+        return self._of.fresh()
+
+    def stop(self) -> None:
+        """The broker is the other side's to stop."""
+
+
 class Workload(Protocol):
-    """What a module in bench/workloads offers."""
+    """What a module in bench/workloads offers.
+
+    One that does not compare brokers offers `sides(brokers)` too, and says what stands beside us: THEIRS names it
+    in tables, PICTURE is the file its ratios are drawn into.
+    """
 
     NAME: str
     TITLE: str
@@ -154,6 +181,17 @@ class Readings:
 
     def limits(self, side: str, metric: str) -> list[str]:
         return [m.limits[metric] for m in self.by_side[side] if m is not None and metric in m.limits]
+
+
+def sides_of(workload: Workload, brokers: Mapping[str, SideState]) -> Mapping[str, SideState]:
+    """What a workload compares: the two brokers, unless it says otherwise."""
+    own: Callable[[Mapping[str, SideState]], Mapping[str, SideState]] | None
+    own = getattr(workload, "sides", None)
+    return brokers if own is None else own(brokers)
+
+
+def compares_brokers(workload: Workload) -> bool:
+    return not hasattr(workload, "sides")
 
 
 def interleave(

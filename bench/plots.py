@@ -1,4 +1,4 @@
-"""Draws the two pictures of a run: every wanted ratio with its spread, and what growth costs each broker.
+"""Draws the pictures of a run: every wanted ratio with its spread, and what growth costs each broker.
 
 Called by bench.__main__; needs matplotlib (the extra `bench`). No dates: equal rows give equal files.
 """
@@ -25,9 +25,10 @@ def draw(rows: Sequence[Row], directory: Path) -> list[str]:
     directory.mkdir(parents=True, exist_ok=True)
     written = []
     plain = [row for row in rows if not row.growth and row.wanted is not None]
-    if plain:
-        _ratios(plain, directory / RATIOS)
-        written.append(RATIOS)
+    for picture in dict.fromkeys(row.picture for row in plain):
+        name, others = (picture, "the other library") if picture else (RATIOS, "Apache Kafka")
+        _ratios([row for row in plain if row.picture == picture], directory / name, others)
+        written.append(name)
     growing = [row for row in rows if row.growth]
     if growing:
         _growth(growing, directory / GROWTH)
@@ -35,7 +36,7 @@ def draw(rows: Sequence[Row], directory: Path) -> list[str]:
     return written
 
 
-def _ratios(rows: Sequence[Row], path: Path) -> None:
+def _ratios(rows: Sequence[Row], path: Path, others: str) -> None:
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(9, 0.26 * len(rows) + 1.4), layout="constrained")
@@ -49,7 +50,7 @@ def _ratios(rows: Sequence[Row], path: Path) -> None:
     axes.set_xscale("log")
     axes.set_yticks(range(len(rows)), [f"{row.metric.label} ({row.case})" for row in rows], fontsize=7)
     axes.invert_yaxis()
-    axes.set_title("Barnabas / Apache Kafka: median, lowest to highest round; black: wanted", fontsize=9)
+    axes.set_title(f"Barnabas / {others}: median, lowest to highest round; black: wanted", fontsize=9)
     axes.grid(axis="x", alpha=0.3)
     _save(figure, path)
 

@@ -35,10 +35,14 @@ class Row:
     limit: str
     growth: bool = False
     """The numbers are shares of each broker's own smallest case."""
+    picture: str = ""
+    """The file its ratio is drawn into; empty for the brokers' own."""
 
     @property
     def met(self) -> bool | None:
-        return None if self.wanted is None else self.wanted.met(self.ratio)
+        if self.wanted is None:
+            return None
+        return self.wanted.met(self.ours if self.wanted.of_ours else self.ratio)
 
 
 def rows(workload: Workload, readings: Sequence[Readings]) -> list[Row]:
@@ -93,6 +97,7 @@ def _row(
         wanted=bound,
         limit="" if growth else limit_of(reading, metric.key),
         growth=growth,
+        picture=getattr(workload, "PICTURE", ""),
     )
 
 
@@ -118,9 +123,9 @@ def ranged(of: Spread) -> str:
     return f"{number(of.median)} ({number(of.low)} to {number(of.high)})"
 
 
-def table(shown: Iterable[Row], ours: str) -> str:
+def table(shown: Iterable[Row], ours: str, theirs: str = "Kafka") -> str:
     lines = [
-        f"| case | what | Kafka | {ours} | ratio (min to max) | wanted | met | limit (Kafka / {ours}) |",
+        f"| case | what | {theirs} | {ours} | ratio (min to max) | wanted | met | limit ({theirs} / {ours}) |",
         "|---|---|---:|---:|---:|---|---|---|",
     ]
     for row in shown:
@@ -162,7 +167,8 @@ def markdown(
     for workload, readings, found in everything:
         parts.append(f"## {workload.TITLE}")
         parts.append(f"{workload.ABOUT} {rounds_and_noise(readings)}")
-        parts.append(table(found, ours) if found else "Nothing was measured on both sides.")
+        theirs = getattr(workload, "THEIRS", "Kafka")
+        parts.append(table(found, ours, theirs) if found else "Nothing was measured on both sides.")
     return "\n\n".join(parts) + "\n"
 
 

@@ -22,16 +22,21 @@ from bench.measure import (
     Measured,
     Metric,
     Readings,
+    SharedSide,
+    SideState,
     Spread,
     Wanted,
     Workload,
+    compares_brokers,
     kept,
     ratios,
+    sides_of,
     spread,
 )
 from bench.processes import Spent, Usage
+from bench.server import Server
 
-from bench import report, wire
+from bench import plots, report, wire
 
 SPEED = Metric("mb_s", "produce", "MB/s", more_is_better=True)
 
@@ -80,6 +85,40 @@ def test_a_wanted_ratio_is_met_by_the_median_or_within_the_spread(
     wanted: Wanted, ratio: Spread, met: bool
 ) -> None:
     assert wanted.met(ratio) is met
+
+
+def test_what_is_asked_of_ours_alone_is_not_a_ratio() -> None:
+    flat = Wanted(1.1, at_least=False, of_ours=True)
+    theirs_grew, ours_grew = readings([2.0], [1.05]), readings([1.0], [1.2])
+    assert [row.met for row in report.rows(workload(flat), [theirs_grew, ours_grew])] == [True, False]
+    assert str(flat) == "≤ 1.1 of ours"
+
+
+def test_a_workload_may_compare_clients_of_one_broker(tmp_path: Path) -> None:
+    def never(_directory: Path) -> Server:
+        raise AssertionError("nobody asked for a broker")
+
+    brokers = {KAFKA: SideState("Kafka", never, tmp_path), OURS: SideState("Barnabas", never, tmp_path)}
+    assert sides_of(workload(), brokers) is brokers
+    assert compares_brokers(workload())
+    clients = cast(Workload, SimpleNamespace(**vars(workload()), THEIRS="the other", PICTURE="clients.svg"))
+    clients.sides = lambda of: {KAFKA: SharedSide("a", of[OURS]), OURS: SharedSide("b", of[OURS])}  # type: ignore[attr-defined]
+    assert not compares_brokers(clients)
+    assert [side.name for side in sides_of(clients, brokers).values()] == ["a", "b"]
+    text = report.markdown([], [(clients, [readings([1.0], [2.0])])], [], [])
+    assert "| case | what | the other | Barnabas |" in text
+
+
+def test_clients_are_drawn_apart_from_brokers(tmp_path: Path) -> None:
+    of_clients = cast(
+        Workload, SimpleNamespace(**vars(workload(Wanted(1.0, at_least=True))), PICTURE="clients.svg")
+    )
+    rows = [
+        *report.rows(workload(Wanted(1.0, at_least=True)), [readings([1.0], [2.0])]),
+        *report.rows(of_clients, [readings([1.0], [2.0])]),
+    ]
+    assert plots.draw(rows, tmp_path) == ["bench-ratios.svg", "clients.svg"]
+    assert "the other library" in (tmp_path / "clients.svg").read_text()
 
 
 def test_growth_compares_what_each_broker_keeps_of_its_own_smallest() -> None:
