@@ -222,7 +222,7 @@ class Participation:
         seconds = self._timeout if timeout is None else timeout
         if wanted:
             self._network.wait_for(
-                lambda done: self._commits.add(wanted, seconds, done), seconds + 1.0, "The commit"
+                lambda done: self._commits.add(wanted, seconds, done), seconds, "The commit"
             )
 
     def commit_async(self, offsets: Mapping[TopicPartition, int] | None, callback: Committed | None) -> None:
