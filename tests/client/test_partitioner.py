@@ -5,7 +5,7 @@ from aiokafka.partitioner import murmur2 as theirs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.client.partitioner import StickyTurns, murmur2, partition_of
+from barnabas.client.partitioner import KeyedPartitions, murmur2, partition_of
 
 
 @pytest.mark.parametrize(
@@ -32,10 +32,10 @@ def test_a_partition_is_among_those_there_are(key: bytes, partitions: int) -> No
     assert 0 <= partition_of(key, partitions) < partitions
 
 
-def test_turns_stick_until_they_move_on() -> None:
-    turns = StickyTurns()
-    seen = []
-    for _ in range(4):
-        seen += [turns.current("t", 3), turns.current("t", 3)]
-        turns.move_on("t")
-    assert seen == [0, 0, 1, 1, 2, 2, 0, 0]
+def test_a_key_that_comes_again_goes_where_it_went() -> None:
+    keyed = KeyedPartitions()
+    keys = [b"%d" % number for number in range(70_000)]
+    first = [keyed.partition_of(key, 7) for key in keys]
+    assert first == [partition_of(key, 7) for key in keys]
+    assert [keyed.partition_of(key, 7) for key in keys[-100:]] == first[-100:]
+    assert keyed.partition_of(keys[0], 3) == partition_of(keys[0], 3)

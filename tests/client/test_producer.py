@@ -82,7 +82,7 @@ def test_a_partition_can_be_named(bootstrap: str, new_topic: NewTopic) -> None:
 
 def test_results_wait_for_no_more_than_their_own_partition(bootstrap: str, new_topic: NewTopic) -> None:
     topic = new_topic(2)
-    with Producer(bootstrap) as producer:
+    with Producer(bootstrap, linger_ms=60_000) as producer:
         first, second = producer.send(topic, b"a", partition=0), producer.send(topic, b"b", partition=1)
         assert not first.done()
         assert first.result().offset == 0

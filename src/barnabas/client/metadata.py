@@ -116,6 +116,10 @@ class Metadata:
         """Be told of every new snapshot, in the network's thread."""
         self._subscribers.append(callback)
 
+    def forget_subscriber(self, callback: Callable[[Snapshot], None]) -> None:
+        """No longer tell it."""
+        self._subscribers.remove(callback)
+
     def update(self, answer: MetadataResponse, asked: Iterable[str] | None) -> Snapshot:
         """Take in an answer; `asked` are the topics it was about, None where it tells of all there are."""
         known = self.snapshot

@@ -108,6 +108,8 @@ class Network:
         self._refreshing: Timer | None = None
         self._refreshed = float("-inf")
         self._failed_refreshes = 0
+        self.trouble: Refused | None = None
+        """Why the last refresh failed; None when it did not."""
         self._is_asleep = False
         self._is_closed = False
         self._pid = os.getpid()
@@ -135,8 +137,13 @@ class Network:
         if not self._is_closed:
             self._posts.append(self._stop)
             self._wake()
-        if threading.current_thread() is not self._thread:
+        if not self.is_current_thread:
             self._thread.join(timeout)
+
+    @property
+    def is_current_thread(self) -> bool:
+        """Whether who asks is in the network's thread, where nothing may wait."""
+        return threading.current_thread() is self._thread
 
     @property
     def is_closed(self) -> bool:
@@ -299,7 +306,7 @@ class Network:
         what: str = "An answer",
     ) -> Any:
         """Any thread but the network's: run `start(done)` in the network's thread, wait for what `done` is given."""
-        if threading.current_thread() is self._thread:
+        if self.is_current_thread:
             raise BarnabasError(
                 "A callback runs in the client's own thread and cannot wait there for an answer."
             )
@@ -374,6 +381,7 @@ class Network:
             self._refreshing.cancel()
             self._refreshing = None
         self._refreshed = time.monotonic()
+        self.trouble = found if isinstance(found, Refused) else None
         if isinstance(found, Refused) or any(topic not in found.topics for topic in self.metadata.wanted):
             self._failed_refreshes += 1
             self.refresh_soon()

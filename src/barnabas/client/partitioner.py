@@ -1,4 +1,4 @@
-"""Where a record goes that names no partition: by its key exactly as Java's clients do it, else in turn.
+"""Where a record goes that names no partition: by its key, exactly as Java's clients do it.
 
 Used by Producer. Always holds: equal keys go to equal partitions, whichever client sends them.
 """
@@ -29,14 +29,18 @@ def partition_of(key: bytes, partitions: int) -> int:
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
-class StickyTurns:
-    """Records without a key fill one partition's batch, then the next one's: full batches, even load."""
+class KeyedPartitions:
+    """Remembers where keys go: hashing one costs over a microsecond, and keys come again."""
+
+    _MOST = 1 << 16
 
     def __init__(self) -> None:
-        self._turn: dict[str, int] = {}
+        self._known: dict[bytes, int] = {}
 
-    def current(self, topic: str, partitions: int) -> int:
-        return self._turn.get(topic, 0) % partitions
-
-    def move_on(self, topic: str) -> None:
-        self._turn[topic] = self._turn.get(topic, 0) + 1
+    def partition_of(self, key: bytes, partitions: int) -> int:
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= self._MOST:
+                self._known.clear()
+            found = self._known[key] = murmur2(key) & 0x7FFFFFFF
+        return found % partitions

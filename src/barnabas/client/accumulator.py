@@ -1,0 +1,473 @@
+"""Records on their way, partition by partition: what waits, what is in flight, what must be sent again. PURE.
+
+Filled by `producer`, drained and told of outcomes by `sender`, both under one lock; time is an argument, in seconds.
+Always holds, with idempotence: a partition's wire batches are numbered in the order they are stored in; a number is
+never given to other records while anyone might have stored the first ones under it; while something must be sent
+again, nothing later of that partition goes first, and one batch is in flight at a time. So a retry neither doubles
+nor reorders.
+
+A batch that a broker refuses because an earlier one is missing (OUT_OF_ORDER_SEQUENCE_NUMBER, with nothing earlier
+on its way) was not stored, nor was any later one: they are numbered anew from 0, in a new epoch of the producer id.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from math import inf
+
+from barnabas.client.batches import RECORD_OVERHEAD, Batch, Section
+from barnabas.client.failures import RETRIABLE, TimedOut
+from barnabas.client.partition_state import (
+    NOBODY,
+    PartitionState,
+    ProducerIdentity,
+    Request,
+    TopicState,
+    WireBatch,
+)
+from barnabas.errors import BarnabasError, Code, Refused
+from barnabas.types import BrokerId, TopicPartition
+from barnabas.wire.batch import HEADER_SIZE
+from barnabas.wire.records import Headers
+
+_LAST_EPOCH = 32_766
+_LONGEST_PAUSE_S = 1.0
+_MOST_NUMBERED = 5
+"""So many batches of a producer a broker remembers: with more in flight a repeated one could pass for new."""
+
+_FORGOTTEN_AFTER_S = 600.0
+"""A broker forgets a producer it has not heard of for long (producer.id.expiration.ms; a day unless it was changed)."""
+
+_TOO_LARGE = frozenset({Code.MESSAGE_TOO_LARGE, Code.RECORD_LIST_TOO_LARGE})
+
+_MISSING = frozenset(
+    {Code.OUT_OF_ORDER_SEQUENCE_NUMBER, Code.UNKNOWN_PRODUCER_ID, Code.INVALID_PRODUCER_EPOCH}
+)
+"""The broker expects another number: something before this batch is missing there, or it forgot the producer."""
+
+_ONE_RECORD = frozenset({Code.INVALID_RECORD, Code.INVALID_TIMESTAMP})
+"""Refusals for the sake of one record, which the others of its wire batch should not suffer from."""
+
+_NOT_STORED = (
+    _TOO_LARGE
+    | _ONE_RECORD
+    | {
+        Code.INVALID_REQUIRED_ACKS,
+        Code.UNSUPPORTED_COMPRESSION_TYPE,
+        Code.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        Code.TOPIC_AUTHORIZATION_FAILED,
+        Code.CLUSTER_AUTHORIZATION_FAILED,
+    }
+)
+"""Refusals that leave no doubt: nothing was written."""
+
+
+class Accumulator:
+    """All partitions of one producer."""
+
+    def __init__(
+        self,
+        *,
+        batch_size: int,
+        linger: float,
+        buffer_memory: int,
+        max_request_size: int,
+        max_in_flight: int,
+        delivery_timeout: float,
+        retry_backoff: float,
+        retries: int,
+        is_idempotent: bool,
+    ) -> None:
+        self.topics: dict[str, TopicState] = {}
+        self.producer: ProducerIdentity | None = None if is_idempotent else NOBODY
+        """Who numbers the batches; None until a broker has given an id."""
+        self.free = buffer_memory
+        self.starving = 0
+        """Threads that wait for memory: until there is some, nothing lingers."""
+        self.flushing = 0
+        self.next_at = inf
+        """When `drain` or `expire` has something to do, should nothing else happen."""
+        self.lacks_leader = False
+        self.settled: list[Batch] = []
+        """Settled, but nobody was told yet."""
+        self.hurry: Callable[[TopicPartition], None] | None = None
+        """Called by those who wait for a batch that lingers."""
+        self._batch_size = batch_size
+        self._linger = linger
+        self._max_request_size = max_request_size
+        self._max_in_flight = max_in_flight
+        self._most_numbered = min(max_in_flight, _MOST_NUMBERED) if is_idempotent else max_in_flight
+        self._delivery_timeout = delivery_timeout
+        self._retry_backoff = retry_backoff
+        self._retries = retries
+        self._is_idempotent = is_idempotent
+        self._listed: deque[PartitionState] = deque()
+        """Partitions that have anything on its way."""
+
+    # Filling
+
+    def topic(self, name: str, partitions: int, first: int = 0) -> TopicState:
+        """A topic's state, with at least so many partitions; keyless records begin at partition `first`."""
+        state = self.topics.get(name)
+        known = [] if state is None else state.partitions
+        known += [
+            PartitionState(TopicPartition(name, index), self._max_request_size)
+            for index in range(len(known), partitions)
+        ]
+        if state is None:
+            state = self.topics[name] = TopicState(name, known, first)
+        return state
+
+    def append(
+        self,
+        state: PartitionState,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Headers,
+        timestamp: int,
+        size: int,
+        now: float,
+    ) -> tuple[Batch, int] | None:
+        """Add a record of about `size` bytes; None when there is no memory for another batch."""
+        batch = state.open
+        if batch is None or batch.room < size:
+            needed = max(min(self._batch_size, state.limit), size)
+            if needed > self.free:
+                return None
+            batch = self._put(state, Batch(state.partition, needed, now))
+            state.open = batch
+        batch.room -= size
+        return batch, batch.add(value, key, headers, timestamp)
+
+    def append_section(self, state: PartitionState, section: Section, now: float) -> Batch | None:
+        """Add a record section that was encoded elsewhere; None when there is no memory for it."""
+        needed = len(section.body) + HEADER_SIZE
+        if needed > self.free:
+            return None
+        batch = Batch(state.partition, needed, now)
+        batch.section = section
+        batch.room = 0
+        state.open = None
+        return self._put(state, batch)
+
+    def _put(self, state: PartitionState, batch: Batch) -> Batch:
+        self.free -= batch.reserved
+        if self._linger:
+            batch.hurry = self.hurry
+        state.queue.append(batch)
+        if not state.is_listed:
+            state.is_listed = True
+            if batch.created - state.idle_since > _FORGOTTEN_AFTER_S:
+                state.is_known = False
+            self._listed.append(state)
+        return batch
+
+    def is_ready(self, state: PartitionState) -> bool:
+        """Whether what waits has no reason to wait longer."""
+        return bool(
+            len(state.queue) > 1 or not self._linger or state.is_hurried or self.flushing or self.starving
+        ) or (bool(state.queue) and state.open is None)
+
+    # Draining
+
+    def drain(
+        self, now: float, leader_of: Callable[[TopicPartition], BrokerId | None], flights: dict[BrokerId, int]
+    ) -> list[Request]:
+        """What goes out now, in order; `flights` counts the requests that each broker has not answered yet."""
+        self.next_at = inf
+        self.lacks_leader = False
+        requests: dict[BrokerId, list[Request]] = {}
+        listed = self._listed
+        for _ in range(len(listed)):
+            state = listed.popleft()
+            if state.is_idle:
+                state.is_listed = False
+                state.idle_since = now
+                continue
+            listed.append(state)
+            self._wake_at(self._oldest(state) + self._delivery_timeout)
+            at = self._drains_at(state)
+            if at > now:
+                self._wake_at(at)
+                continue
+            node = leader_of(state.partition)
+            if node is None:
+                self.lacks_leader = True
+            elif self.producer is not None:
+                room = self._max_in_flight - flights.get(node, 0)
+                self._drain_partition(state, node, requests.setdefault(node, []), room, now)
+        # The next turn begins with another partition: none is always last when requests are full.
+        listed.rotate(-1)
+        return [request for group in requests.values() for request in group]
+
+    def _wake_at(self, at: float) -> None:
+        self.next_at = min(self.next_at, at)
+
+    def _oldest(self, state: PartitionState) -> float:
+        oldest = state.queue[0].created if state.queue else inf
+        if state.resend:
+            oldest = min(oldest, state.resend[0].created)
+        for wire in state.flying:
+            if not wire.is_over:
+                oldest = min(oldest, wire.created)
+        return oldest
+
+    def _drains_at(self, state: PartitionState) -> float:
+        """When this partition's next batch may go; never, where only an answer can change that."""
+        if state.resend or state.needs_epoch:
+            return state.not_before if not state.flying else inf
+        # A broker takes any number from a producer it does not know yet: nothing may overtake the first batch.
+        most = self._most_numbered if state.is_known or not self._is_idempotent else 1
+        if not state.queue or len(state.flying) >= most:
+            return inf
+        if state.flying and (state.producer != self.producer or state.flying[0].attempts > 1):
+            # Those in flight are of another epoch, or sent again: a broker that has stored more than five batches
+            # since would no longer know a repeated one.
+            return inf
+        if self.is_ready(state):
+            return state.not_before
+        return max(state.not_before, state.queue[0].created + self._linger)
+
+    def _drain_partition(
+        self, state: PartitionState, node: BrokerId, requests: list[Request], room: int, now: float
+    ) -> None:
+        at = 0
+        while self._drains_at(state) <= now:
+            self._renumber(state)
+            if self.producer is None or not (state.resend or state.queue):
+                return
+            size = state.resend[0].size if state.resend else state.queue[0].size
+            while at < len(requests) and self._is_full(requests[at], size):
+                at += 1
+            if at == len(requests):
+                if at >= room:
+                    return
+                requests.append(Request(node, []))
+            wire = state.resend.popleft() if state.resend else self._take(state, self._left(requests[at]))
+            wire.attempts += 1
+            state.flying.append(wire)
+            requests[at].batches.append(wire)
+            at += 1
+
+    def _left(self, request: Request) -> int:
+        return self._max_request_size - sum(wire.size for wire in request.batches)
+
+    def _is_full(self, request: Request, size: int) -> bool:
+        return bool(request.batches) and self._left(request) < size
+
+    def _take(self, state: PartitionState, most: int) -> WireBatch:
+        """What waits in the queue as one wire batch, as far as it fits."""
+        queue = state.queue
+        first = queue.popleft()
+        batches = [first]
+        if first.section is None:
+            room = min(most, state.limit) - first.size
+            while queue and queue[0].section is None and queue[0].size <= room:
+                room -= queue[0].size
+                batches.append(queue.popleft())
+        if not queue:
+            state.open = None
+            state.is_hurried = False
+        wire = WireBatch(state, batches)
+        self._number(state, wire)
+        return wire
+
+    def _number(self, state: PartitionState, wire: WireBatch) -> None:
+        if not self._is_idempotent:
+            return
+        wire.producer = state.producer
+        wire.base_sequence = state.sequence
+        wire.encoded = None
+        state.sequence = (state.sequence + len(wire)) & 0x7FFFFFFF
+
+    def _renumber(self, state: PartitionState) -> None:
+        """Begin a new epoch where one is needed or was begun; nothing is in flight, or all of it is of this epoch."""
+        if not self._is_idempotent or state.flying:
+            return
+        if state.needs_epoch:
+            state.needs_epoch = False
+            self._end_epoch(state)
+            if self.producer is None:
+                state.needs_epoch = True
+                return
+            wires = list(state.resend)
+        elif state.producer != self.producer and not state.resend:
+            wires = []
+        else:
+            return
+        assert self.producer is not None
+        state.producer = self.producer
+        state.sequence = 0
+        state.is_known = False
+        for wire in wires:
+            self._number(state, wire)
+
+    def _end_epoch(self, state: PartitionState) -> None:
+        if self.producer is None or state.producer != self.producer:
+            return
+        identity, epoch = self.producer
+        self.producer = ProducerIdentity(identity, epoch + 1) if epoch < _LAST_EPOCH else None
+
+    # Outcomes
+
+    def stored(self, wire: WireBatch, base_offset: int, append_time: int) -> None:
+        """The broker has it; the offset is -1 where it does not say."""
+        state = wire.owner
+        state.flying.remove(wire)
+        state.trouble = None
+        state.is_known = state.is_known or wire.producer == state.producer
+        if wire.is_over:
+            return
+        for batch in wire.batches:
+            count = len(batch)
+            self._settle(batch, base_offset, append_time, None)
+            if base_offset >= 0:
+                base_offset += count
+
+    def refused(self, wire: WireBatch, failure: Refused, now: float) -> None:
+        """The broker said no to this batch."""
+        state = wire.owner
+        code = failure.code
+        state.flying.remove(wire)
+        state.trouble = failure
+        if wire.is_over:
+            return
+        if code in _TOO_LARGE and len(wire) > 1:
+            state.limit = max(min(state.limit, wire.size) // 2, 1)
+            self._send_again(self._halved(wire))
+        elif code in _ONE_RECORD and len(wire.batches) > 1:
+            self._send_again(self._halved(wire))
+        elif self._is_idempotent and code in _MISSING:
+            if self._is_first(wire):
+                state.needs_epoch = True
+            self._try_again(wire, failure, now)
+        elif code in RETRIABLE:
+            self._try_again(wire, failure, now)
+        else:
+            # What follows cannot be stored under its numbers either, and is known not to be. Where something earlier
+            # is in doubt, that must be settled under its own number first: the next gap will tell.
+            if self._is_idempotent and code in _NOT_STORED and self._is_first(wire):
+                state.needs_epoch = True
+            self._fail(wire, failure)
+
+    def lost(self, wire: WireBatch, failure: Refused, now: float) -> None:
+        """No answer came: nobody knows whether it is stored, so it keeps its number."""
+        wire.owner.flying.remove(wire)
+        wire.owner.trouble = failure
+        if not wire.is_over:
+            self._try_again(wire, failure, now)
+
+    def _is_first(self, wire: WireBatch) -> bool:
+        """Whether nothing of its partition that is numbered before it is still on its way."""
+        state = wire.owner
+        return not any(
+            _is_before(other.base_sequence, wire.base_sequence)
+            for other in (*state.flying, *state.resend)
+            if other.producer == wire.producer
+        )
+
+    def _try_again(self, wire: WireBatch, failure: Refused, now: float) -> None:
+        state = wire.owner
+        if wire.attempts > self._retries or now >= wire.created + self._delivery_timeout:
+            self._fail(wire, failure)
+            return
+        pause = min(self._retry_backoff * 2.0 ** min(wire.attempts - 1, 20), _LONGEST_PAUSE_S)
+        state.not_before = max(state.not_before, now + max(pause, self._retry_backoff))
+        self._send_again([wire])
+
+    def _send_again(self, wires: Sequence[WireBatch]) -> None:
+        """Put them among those to be sent again, in the order they were first sent in."""
+        resend = wires[0].owner.resend
+        if not self._is_idempotent:
+            resend.extend(wires)
+            return
+        merged = sorted([*resend, *wires], key=_by_number(wires[0]))
+        resend.clear()
+        resend.extend(merged)
+
+    def _halved(self, wire: WireBatch) -> list[WireBatch]:
+        """Two batches in place of one that is too large; together they have just its numbers."""
+        state = wire.owner
+        if len(wire.batches) > 1:
+            middle = len(wire.batches) // 2
+            parts = [wire.batches[:middle], wire.batches[middle:]]
+        else:
+            parts = [[half] for half in wire.batches[0].split()]
+        halves = [WireBatch(state, part) for part in parts]
+        sequence = wire.base_sequence
+        for half in halves:
+            half.producer = wire.producer
+            half.base_sequence = sequence
+            if self._is_idempotent:
+                sequence = (sequence + len(half)) & 0x7FFFFFFF
+        return halves
+
+    def expire(self, now: float) -> None:
+        """Give up what has been on its way for longer than delivery.timeout.ms."""
+        born_before = now - self._delivery_timeout
+        for state in self._listed:
+            if self._oldest(state) > born_before:
+                continue
+            failure = state.trouble or TimedOut(
+                f"Partition {state.partition}: not delivered in {self._delivery_timeout:g} s (delivery.timeout.ms)."
+            )
+            for wire in [*state.flying, *state.resend]:
+                if wire.created <= born_before and not wire.is_over:
+                    self._fail(wire, failure)
+            state.resend = deque(wire for wire in state.resend if not wire.is_over)
+            while state.queue and state.queue[0].created <= born_before:
+                self._settle(state.queue.popleft(), -1, -1, failure)
+            if not state.queue:
+                state.open = None
+
+    def fail_all(self, failure: BarnabasError) -> None:
+        """Give up everything that is on its way."""
+        for state in self._listed:
+            for wire in [*state.flying, *state.resend]:
+                if not wire.is_over:
+                    self._fail(wire, failure)
+            for batch in state.queue:
+                self._settle(batch, -1, -1, failure)
+            state.resend.clear()
+            state.queue.clear()
+            state.open = None
+
+    def unsettled(self) -> list[Batch]:
+        """All batches on their way."""
+        found: list[Batch] = []
+        for state in self._listed:
+            for wire in (*state.flying, *state.resend):
+                if not wire.is_over:
+                    found += wire.batches
+            found += state.queue
+        return found
+
+    def _fail(self, wire: WireBatch, failure: BarnabasError) -> None:
+        wire.is_over = True
+        for batch in wire.batches:
+            self._settle(batch, -1, -1, failure)
+
+    def _settle(
+        self, batch: Batch, base_offset: int, append_time: int, failure: BarnabasError | None
+    ) -> None:
+        self.free += batch.reserved
+        batch.settle(base_offset, append_time, failure)
+        self.settled.append(batch)
+
+
+def _is_before(number: int, other: int) -> bool:
+    """Sequences wrap round: what is less than half a turn behind came before."""
+    return 0 < (other - number) & 0x7FFFFFFF < 1 << 30
+
+
+def _by_number(first: WireBatch) -> Callable[[WireBatch], int]:
+    """Orders the batches of a partition by their numbers, which may have wrapped round among them."""
+    origin = first.base_sequence
+    return lambda wire: ((wire.base_sequence - origin + (1 << 30)) & 0x7FFFFFFF) - (1 << 30)
+
+
+def size_of(value: bytes | None, key: bytes | None, headers: Headers) -> int:
+    """No less than what a record takes in a batch."""
+    size = RECORD_OVERHEAD + len(value or b"") + len(key or b"")
+    for name, content in headers:
+        size += 10 + 4 * len(name) + len(content or b"")
+    return size

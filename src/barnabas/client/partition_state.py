@@ -1,0 +1,132 @@
+"""One partition's records from `send` to their outcome: what waits, what flies, what must be sent again. PURE.
+
+Kept by `accumulator`, which says what may happen to them. Nothing here decides anything.
+"""
+
+from collections import deque
+from typing import NamedTuple
+
+from barnabas.client.batches import Batch, Section
+from barnabas.errors import Refused
+from barnabas.types import BrokerId, Buffer, TopicPartition
+from barnabas.wire.batch import HEADER_SIZE
+
+
+class ProducerIdentity(NamedTuple):
+    """What makes a batch known to brokers; -1 where there is no idempotence."""
+
+    id: int
+    epoch: int
+
+
+NOBODY = ProducerIdentity(-1, -1)
+
+
+class WireBatch:
+    """Batches of a partition that travel, are numbered and are answered as one."""
+
+    __slots__ = (
+        "_count",
+        "attempts",
+        "base_sequence",
+        "batches",
+        "encoded",
+        "is_over",
+        "owner",
+        "producer",
+        "section",
+        "size",
+    )
+
+    def __init__(self, owner: "PartitionState", batches: list[Batch]) -> None:
+        self.owner = owner
+        self.batches = batches
+        self._count = sum(map(len, batches))
+        self.size = HEADER_SIZE + sum(batch.size - HEADER_SIZE for batch in batches)
+        self.producer = NOBODY
+        self.base_sequence = -1
+        self.attempts = 0
+        self.is_over = False
+        """Its records were given up; only its answer is still due."""
+        self.section: Section | None = None
+        self.encoded: Buffer | None = None
+        """The batch as it went out, for the next attempt: it must be the same."""
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def created(self) -> float:
+        return self.batches[0].created
+
+
+class PartitionState:
+    """One partition's records from `send` to their outcome."""
+
+    __slots__ = (
+        "flying",
+        "idle_since",
+        "is_hurried",
+        "is_known",
+        "is_listed",
+        "limit",
+        "needs_epoch",
+        "not_before",
+        "open",
+        "partition",
+        "producer",
+        "queue",
+        "resend",
+        "sequence",
+        "trouble",
+    )
+
+    def __init__(self, partition: TopicPartition, limit: int) -> None:
+        self.partition = partition
+        self.open: Batch | None = None
+        """The last of the queue, while it takes more records."""
+        self.queue: deque[Batch] = deque()
+        self.resend: deque[WireBatch] = deque()
+        """To be sent again, in the order of their numbers."""
+        self.flying: list[WireBatch] = []
+        self.producer = NOBODY
+        self.sequence = 0
+        self.needs_epoch = False
+        self.is_known = False
+        """The broker has stored a batch of this producer and epoch."""
+        self.not_before = 0.0
+        self.limit = limit
+        """What a wire batch may take; smaller once the broker found one too large."""
+        self.idle_since = 0.0
+        self.is_hurried = False
+        self.is_listed = False
+        self.trouble: Refused | None = None
+        """Why the last attempt failed; None when the last one succeeded."""
+
+    @property
+    def is_idle(self) -> bool:
+        return not (self.queue or self.resend or self.flying)
+
+
+class TopicState:
+    """A topic's partitions, and the one that records without a key go to now."""
+
+    __slots__ = ("name", "partitions", "sticky")
+
+    def __init__(self, name: str, partitions: list[PartitionState], first: int) -> None:
+        self.name = name
+        self.partitions = partitions
+        self.sticky = partitions[first % len(partitions)]
+
+    def move_on(self) -> PartitionState:
+        """Records without a key fill one partition's batch, then the next one's: full batches, even load."""
+        following = (self.sticky.partition.partition + 1) % len(self.partitions)
+        self.sticky = self.partitions[following]
+        return self.sticky
+
+
+class Request(NamedTuple):
+    """Wire batches for one broker, at most one a partition."""
+
+    node: BrokerId
+    batches: list[WireBatch]

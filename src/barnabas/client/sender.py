@@ -1,0 +1,253 @@
+"""Drives the accumulator from the network's thread: sends what is ready, tells it what became of it.
+
+Owned by `producer`. The accumulator is shared with those who send, under one lock; encoding, compression and callbacks
+happen outside it. Always holds: whatever is drained is asked, and whatever is asked comes back as stored, refused or
+lost.
+"""
+
+import time
+from collections import deque
+from functools import partial
+from threading import Condition
+
+from barnabas.client.accumulator import Accumulator
+from barnabas.client.batches import Batch, section_of, wait_for
+from barnabas.client.channel import guarded
+from barnabas.client.failures import RETRIABLE, STALE, Unreachable, check, refusal
+from barnabas.client.metadata import Snapshot
+from barnabas.client.network import Network, Timer
+from barnabas.client.partition_state import ProducerIdentity, Request, WireBatch
+from barnabas.errors import BarnabasError, Code, Refused
+from barnabas.types import BrokerId, TopicPartition
+from barnabas.wire.batch import wrap_records
+from barnabas.wire.compression import Compression
+from barnabas.wire.messages.produce import ProducePartition, ProduceRequest, ProduceResponse, ProduceTopic
+from barnabas.wire.messages.producers import InitProducerIdRequest, InitProducerIdResponse
+
+_MOST_UNSEEN = 1000
+
+
+class Sender:
+    """The sending half of a producer. All but `wake` runs in the network's thread."""
+
+    def __init__(
+        self,
+        network: Network,
+        accumulator: Accumulator,
+        lock: Condition,
+        *,
+        acks: int,
+        codec: Compression,
+        request_timeout_ms: int,
+    ) -> None:
+        self._network = network
+        self._accumulator = accumulator
+        self._lock = lock
+        self._acks = acks
+        self._codec = codec
+        self._request_timeout_ms = request_timeout_ms
+        self._flights: dict[BrokerId, int] = {}
+        self._is_woken = False
+        self._timer: Timer | None = None
+        self._is_asking_for_id = False
+        self._unseen: deque[Batch] = deque(maxlen=_MOST_UNSEEN)
+        accumulator.hurry = self.hurry
+        network.metadata.subscribe(self._learn)
+
+    def wake(self) -> None:
+        """Any thread: there may be something to send."""
+        if not self._is_woken:
+            self._is_woken = True
+            self._network.post(self.run)
+
+    def hurry(self, partition: TopicPartition) -> None:
+        """Any thread: somebody waits for what lingers there."""
+        with self._lock:
+            self._accumulator.topics[partition.topic].partitions[partition.partition].is_hurried = True
+        self.wake()
+
+    def run(self) -> None:
+        """Send all that is ready, and come back when more will be."""
+        self._is_woken = False
+        accumulator = self._accumulator
+        now = time.monotonic()
+        with self._lock:
+            if accumulator.next_at <= now:
+                accumulator.expire(now)
+            requests = accumulator.drain(now, self._leader_of, self._flights)
+            next_at = accumulator.next_at
+        for request in requests:
+            self._send(request)
+        if accumulator.producer is None:
+            self._ask_for_id()
+        if accumulator.lacks_leader:
+            self._network.refresh_soon()
+        self._tell()
+        self._wait_until(next_at, now)
+
+    def _wait_until(self, at: float, now: float) -> None:
+        timer = self._timer
+        if timer is not None:
+            if timer.action is not None and timer.at <= at:
+                return
+            timer.cancel()
+        self._timer = None if at == float("inf") else self._network.later(at - now, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self.run()
+
+    def _learn(self, snapshot: Snapshot) -> None:
+        with self._lock:
+            for name in self._accumulator.topics:
+                topic = snapshot.topics.get(name)
+                if topic is not None:
+                    self._accumulator.topic(name, len(topic.partitions))
+        self.run()
+
+    def _leader_of(self, partition: TopicPartition) -> BrokerId | None:
+        leader = self._network.metadata.snapshot.leader(partition)
+        return None if leader is None else leader.id
+
+    def _send(self, request: Request) -> None:
+        topics: dict[str, ProduceTopic] = {}
+        for wire in request.batches:
+            name, index = wire.owner.partition
+            topic = topics.get(name)
+            if topic is None:
+                topic = topics[name] = ProduceTopic(name=name)
+            topic.partition_data.append(ProducePartition(index=index, records=memoryview(self._encode(wire))))
+        node = request.node
+        self._flights[node] = self._flights.get(node, 0) + 1
+        message = ProduceRequest(
+            acks=self._acks, timeout_ms=self._request_timeout_ms, topic_data=list(topics.values())
+        )
+        done = partial(self._answered, request)
+        if self._acks:
+            self._network.ask(node, message, ProduceResponse, done)
+        else:
+            self._network.tell(node, message, done)
+
+    def _encode(self, wire: WireBatch) -> bytes | bytearray | memoryview:
+        if wire.encoded is None:
+            section = wire.section = wire.section or section_of(wire.batches)
+            wire.encoded = wrap_records(
+                section.body,
+                section.count,
+                base_timestamp=section.base_timestamp,
+                max_timestamp=section.max_timestamp,
+                attributes=self._codec,
+                producer_id=wire.producer.id,
+                producer_epoch=wire.producer.epoch,
+                base_sequence=wire.base_sequence,
+            )
+        return wire.encoded
+
+    def _answered(self, request: Request, answer: ProduceResponse | Refused | None) -> None:
+        self._flights[request.node] -= 1
+        now = time.monotonic()
+        accumulator = self._accumulator
+        is_stale = isinstance(answer, Refused)
+        with self._lock:
+            if isinstance(answer, ProduceResponse):
+                is_stale = self._settle(request, answer, now)
+            else:
+                for wire in request.batches:
+                    if answer is None:
+                        accumulator.stored(wire, -1, -1)
+                    elif answer.code in RETRIABLE:
+                        accumulator.lost(wire, answer, now)
+                    else:
+                        accumulator.refused(wire, answer, now)
+        if is_stale:
+            self._network.refresh_soon()
+        self.run()
+
+    def _settle(self, request: Request, answer: ProduceResponse, now: float) -> bool:
+        """Tell the accumulator of every batch; true where fresh metadata may help."""
+        found = {
+            (topic.name, each.index): each for topic in answer.responses for each in topic.partition_responses
+        }
+        is_stale = False
+        for wire in request.batches:
+            partition = wire.owner.partition
+            each = found.get(partition)
+            if each is None:
+                silent = Unreachable(f"Broker {request.node} gave no answer for partition {partition}.")
+                self._accumulator.lost(wire, silent, now)
+            elif not each.error_code:
+                self._accumulator.stored(wire, each.base_offset, each.log_append_time_ms)
+            elif each.error_code == Code.DUPLICATE_SEQUENCE_NUMBER:
+                # Stored before, by a try whose answer got lost: that is what was wanted.
+                self._accumulator.stored(wire, -1, -1)
+            else:
+                failure = refusal(each.error_code, f"Partition {partition}", each.error_message)
+                is_stale |= failure.code in STALE
+                self._accumulator.refused(wire, failure, now)
+        return is_stale
+
+    def _tell(self) -> None:
+        """Those who wait hear of it outside the lock: they may send again."""
+        if not self._accumulator.settled:
+            return
+        with self._lock:
+            settled, self._accumulator.settled = self._accumulator.settled, []
+            if self._accumulator.starving:
+                self._lock.notify_all()
+        for batch in settled:
+            if batch.failure is not None:
+                self._unseen.append(batch)
+            if batch.callbacks:
+                guarded(batch.tell)
+
+    def unseen_failure(self) -> BarnabasError | None:
+        """Any thread: the first failure since the last time that nobody has looked at."""
+        first: BarnabasError | None = None
+        while self._unseen:
+            batch = self._unseen.popleft()
+            if first is None and not batch.is_seen:
+                first = batch.failure
+        return first
+
+    def drain_for(self, seconds: float) -> None:
+        """Any thread: send what waits, and wait so long for its outcome."""
+        with self._lock:
+            self._accumulator.flushing += 1
+            batches = self._accumulator.unsettled()
+        if batches:
+            self.wake()
+            wait_for(batches, seconds, "A record")
+
+    def fail_all(self, failure: Refused) -> None:
+        """Give up everything, and say so."""
+        with self._lock:
+            self._accumulator.fail_all(failure)
+        self._tell()
+
+    def _ask_for_id(self) -> None:
+        if self._is_asking_for_id:
+            return
+        self._is_asking_for_id = True
+        self._network.ask(None, InitProducerIdRequest(), InitProducerIdResponse, self._got_id)
+
+    def _got_id(self, answer: InitProducerIdResponse | Refused) -> None:
+        failure: Refused | None = answer if isinstance(answer, Refused) else None
+        if isinstance(answer, InitProducerIdResponse):
+            try:
+                check(answer.error_code, "A producer id")
+            except Refused as refused:
+                failure = refused
+            else:
+                self._is_asking_for_id = False
+                with self._lock:
+                    self._accumulator.producer = ProducerIdentity(answer.producer_id, answer.producer_epoch)
+                self.run()
+                return
+        assert failure is not None
+        if failure.code not in RETRIABLE:
+            self.fail_all(failure)
+        self._network.later(self._network.retry_backoff, self._ask_again)
+
+    def _ask_again(self) -> None:
+        self._is_asking_for_id = False
+        self.run()

@@ -1,0 +1,57 @@
+"""How keys and values become bytes: as they are, as UTF-8, as JSON, or by any callable. Used by Producer."""
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from barnabas.errors import BarnabasError
+
+Serializer: TypeAlias = Callable[[Any], bytes | None]
+
+
+def as_text(value: Any) -> bytes | None:
+    """Text as UTF-8."""
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise TypeError(f"text is wanted, not {type(value).__name__}")
+    return value.encode()
+
+
+def as_json(value: Any) -> bytes | None:
+    """Whatever JSON can say; None stays None, which deletes a key of a compacted topic."""
+    if value is None:
+        return None
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+NAMED: dict[str, Serializer | None] = {"bytes": None, "str": as_text, "json": as_json}
+
+
+def serializer(given: str | Serializer | None, setting: str) -> Serializer | None:
+    """The serializer a setting names; None where bytes are sent as they are."""
+    if given is None or callable(given):
+        return given
+    if given not in NAMED:
+        raise BarnabasError(f"{setting} cannot be {given!r}: say bytes, str, json, or give a callable.")
+    return NAMED[given]
+
+
+def serialize(run: Serializer, value: Any, what: str) -> bytes | None:
+    """What a serializer makes of a key or value; its failure is told as one sentence."""
+    try:
+        found = run(value)
+    except Exception as error:
+        raise BarnabasError(f"The {what} cannot be serialized: {error}.") from error
+    return as_bytes(found, what)
+
+
+def as_bytes(value: Any, what: str) -> bytes | None:
+    """A key or value that may be sent as it is."""
+    if value is None or type(value) is bytes:
+        return value
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    raise BarnabasError(
+        f"A {what} is bytes or None, not {type(value).__name__}: give the producer a {what}_serializer, such as 'json'."
+    )
