@@ -167,6 +167,15 @@ def test_records_of_one_size_are_found_whatever_their_number() -> None:
         assert decode([log], ["offset"])["offset"].to_pylist() == list(range(count))
 
 
+def test_a_large_record_may_come_before_many_small_ones() -> None:
+    for large in range(
+        6000, 6064
+    ):  # one of them has a length that begins with the same byte as the next one's
+        values = [b"L" * large, *[b"s" * 70] * 50]
+        log = fetched(encode_batch(numbered(values)))
+        assert decode([log], ["value"])["value"].to_pylist() == values
+
+
 def test_times_outside_of_what_microseconds_can_tell_become_the_nearest() -> None:
     log = fetched(encode_batch([Record(0, (1 << 62), None, b""), Record(1, -(1 << 62), None, b"")]))
     most = ((1 << 63) - 1) // 1000 * 1000

@@ -170,7 +170,7 @@ def _after(buffer: bytes, at: int) -> int:
 
 def _run(buffer: bytes, view: Bytes, at: int, step: int, most: int) -> int:
     """How many records from here on have the same length. If this one ends there, the next begins there: no guess."""
-    if buffer[at] != buffer[at + step] or buffer[at] != buffer[at + 2 * step]:
+    if most < _SHORTEST_RUN or buffer[at] != buffer[at + step] or buffer[at] != buffer[at + 2 * step]:
         return 1
     run = most
     for place in range(at, at + min(step, 5)):
