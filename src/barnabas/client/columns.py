@@ -262,7 +262,7 @@ def _read_headers(buffer: bytes, at: int, count: int) -> tuple[tuple[Ints, Ints,
 
 
 def _cut_out(buffer: pa.Buffer, at: Ints, size: Ints, type_: pa.DataType) -> pa.Array:
-    """The pieces of a buffer at these places, which must be in order. About 10 ns each, and 25 ps a byte."""
+    """The pieces of a buffer at these places, which must be in order. 11 ns for 100 B."""
     rows = len(at)
     valid = size >= 0
     nulls = rows - int(np.count_nonzero(valid))

@@ -14,7 +14,7 @@ from barnabas.wire.records import FlatRecords
 
 
 def decode_large(data: memoryview, at: int, header: BatchHeader) -> FlatRecords:
-    """The records of the batch at this place, whose checksum is right. About 250 ns each, 350 ns with keys."""
+    """The records of the batch at this place, whose checksum is right. About 250 ns each, 450 ns with keys."""
     section: Buffer = data[at + RECORDS_AT : at + header.size]
     body = decompress(header.codec, section, max_bytes=DECODED_LIMIT)
     view = np.frombuffer(body, np.uint8)

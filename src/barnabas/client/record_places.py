@@ -68,7 +68,7 @@ class Body(NamedTuple):
 
 
 def gather(fetched: Sequence[Fetched], *, check_crcs: bool, max_batch_bytes: int) -> tuple[bytes, list[Body]]:
-    """The record sections of all batches that matter, decompressed, in one buffer. 4 us a batch."""
+    """The record sections of all batches that matter, decompressed, in one buffer. 3 us a batch of 16 KiB."""
     parts: list[Buffer] = []
     bodies: list[Body] = []
     size = 0

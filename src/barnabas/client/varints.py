@@ -21,7 +21,7 @@ _LONGEST = 10
 def read_varints(buffer: Bytes, at: Ints) -> tuple[Ints, Ints]:
     """The number at each of these places, and the places behind them.
 
-    5 ns a number where all are short, 20 ns where lengths are mixed.
+    3 ns a number where all take one byte, 13 ns where they take one to three.
     """
     try:
         byte = buffer[at]
@@ -56,7 +56,7 @@ def corrupt(why: str) -> Refused:
 def write_varints(fields: Sequence[Ints]) -> tuple[Bytes, Ints]:
     """Row by row the varints of all fields, one behind the other, and where each row begins (and the last one ends).
 
-    4 ns a byte that comes out.
+    5 ns a byte that comes out.
     """
     zigzags = [(field << 1) ^ (field >> 63) for field in fields]
     sizes = [_sizes(zigzag.view(np.uint64)) for zigzag in zigzags]
