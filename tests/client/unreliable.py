@@ -1,5 +1,6 @@
-"""Owns servers that misbehave: one that plays a script, and a proxy that loses answers."""
+"""Owns servers that misbehave: one that plays a script, a proxy that loses answers, and one that cuts and stalls."""
 
+import random
 import socket
 import threading
 from collections.abc import Callable
@@ -90,3 +91,96 @@ def _pump(source: socket.socket, target: socket.socket) -> None:
         target.shutdown(socket.SHUT_WR)
     except OSError:
         return
+
+
+class FaultyProxy(ScriptedServer):
+    """Passes everything on to a broker, and does that badly when told to: cuts, stalls, or passes on drop by drop.
+
+    A cut comes in the middle of what is passed on, in either direction, after so many bytes as the seed says.
+    """
+
+    def __init__(self, seed: int = 1) -> None:
+        self.target = 0
+        self.cuts = 0
+        self._chance = random.Random(seed)
+        self._cut_about: int | None = None
+        self._left = 0
+        self._drop: tuple[int, float] | None = None
+        self._flowing = threading.Event()
+        self._flowing.set()
+        self._ended = threading.Event()
+        self._lock = threading.Lock()
+        super().__init__(self._pass_on)
+
+    def cut_about_every(self, size: int | None) -> None:
+        """From now on cut a connection after about so many bytes; None: no more."""
+        with self._lock:
+            self._cut_about = size
+            self._left = self._chance.randrange(1, 2 * size) if size else 0
+
+    def stall(self) -> None:
+        """Take everything, pass nothing on, hang up on nobody."""
+        self._flowing.clear()
+
+    def flow(self) -> None:
+        self._flowing.set()
+
+    def trickle(self, size: int, pause: float) -> None:
+        """Pass on so many bytes at a time, with a pause between them."""
+        self._drop = (size, pause)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._flowing.set()
+        super().__exit__(kind, error, trace)
+
+    def _pass_on(self, client: socket.socket) -> None:
+        try:
+            broker = socket.create_connection(("127.0.0.1", self.target))
+        except OSError:
+            return
+        with broker:
+            forward = threading.Thread(target=self._flow, args=(client, broker))
+            forward.start()
+            self._flow(broker, client)
+            forward.join(10)
+
+    def _flow(self, source: socket.socket, target: socket.socket) -> None:
+        try:
+            while data := source.recv(1 << 16):
+                self._flowing.wait()
+                whole = self._until_cut(data)
+                self._send(target, data[:whole])
+                if whole < len(data):
+                    break
+        except OSError:
+            pass
+        for end in (source, target):
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                continue
+
+    def _until_cut(self, data: bytes) -> int:
+        """How much of the data still goes through."""
+        with self._lock:
+            if self._cut_about is None:
+                return len(data)
+            self._left -= len(data)
+            if self._left > 0:
+                return len(data)
+            self.cuts += 1
+            whole = max(0, len(data) + self._left - 1)
+            self._left = self._chance.randrange(1, 2 * self._cut_about)
+            return whole
+
+    def _send(self, target: socket.socket, data: bytes) -> None:
+        if self._drop is None:
+            target.sendall(data)
+            return
+        size, pause = self._drop
+        for at in range(0, len(data), size):
+            target.sendall(data[at : at + size])
+            self._ended.wait(pause)
