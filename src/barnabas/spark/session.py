@@ -74,6 +74,12 @@ def start_session(
             ) from error
 
 
+def make_active(spark: "SparkSession") -> None:
+    """Make a session the one of this thread: Spark asks only that one for data sources written in Python."""
+    # The only public call that does; nothing is read or run.
+    spark.createDataFrame([], "nothing INT")
+
+
 def _defaults(master: str | None) -> dict[str, str]:
     settings = {
         "spark.sql.session.timeZone": "UTC",

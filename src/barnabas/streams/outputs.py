@@ -5,7 +5,6 @@ runs. Made by `Stream.to_...`; Spark's own query is always at hand as `Run.query
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from importlib import import_module
 from pathlib import PurePosixPath
 from types import TracebackType
 from typing import Any
@@ -59,9 +58,9 @@ class Output:
             )
         if once and every is not None:
             raise StreamError("run: once=True and every= exclude each other.")
-        writer = self.dataframe.writeStream.queryName(self.name).outputMode(self.mode).options(**self.options)
+        writer = self.dataframe.writeStream.queryName(self.name).outputMode(self.mode)
         noted = _Noted(self.write) if self.write else None
-        writer = writer.foreachBatch(noted) if noted else writer.format(self.format)
+        writer = writer.foreachBatch(noted) if noted else writer.format(self.format).options(**self.options)
         if checkpoint is not None:
             writer = writer.option("checkpointLocation", checkpoint)
         if self.path is not None:
@@ -171,7 +170,7 @@ def to_topic(
     value: Columnar | None,
     options: Mapping[str, str],
 ) -> Output:
-    register = import_module("barnabas.spark").register
+    from barnabas.spark import register
 
     register(stream.dataframe.sparkSession)
     if stream.records and key is None and value is None and not stream.keys:
@@ -179,14 +178,14 @@ def to_topic(
         frame = stream.dataframe.select(*kept)
     else:
         frame = _as_records(stream, key, value)
-    return Output(
-        frame,
-        name=topic,
-        what=f"topic {topic}",
-        format="barnabas",
-        mode="update" if stream.shape is Shape.RUNNING else "append",
-        options={"kafka.bootstrap.servers": bootstrap, "topic": topic, **options},
-    )
+    options = {"kafka.bootstrap.servers": bootstrap, "topic": topic, **options}
+
+    def write(rows: DataFrame, batch: int) -> None:
+        rows.write.format("barnabas").options(**options).mode("append").save()
+
+    output = Output(frame, topic, f"topic {topic}", format="barnabas", mode="append", options=options)
+    # Spark lets a data source of Python's take only rows that never change; those that do are written by batch.
+    return replace(output, mode="update", write=write) if stream.shape is Shape.RUNNING else output
 
 
 def to_files(

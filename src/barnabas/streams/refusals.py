@@ -10,6 +10,7 @@ from datetime import timedelta
 from difflib import get_close_matches
 from typing import TypeVar
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import DataType, StructType
@@ -84,15 +85,24 @@ def analysed(frame: DataFrame | None = None, step: str = "") -> Iterator[None]:
 
 def first_sentence(error: BaseException | str) -> str:
     """What an error of Spark's says, without its class, its plan and its stack."""
-    text = str(error)
+    text = _java_says(error) if isinstance(error, Py4JJavaError) else str(error)
     if isinstance(error, PySparkException):
         text = error.getMessage() if hasattr(error, "getMessage") and error.getCondition() else str(error)
     text = text.split("terminated with exception: ", 1)[-1]
     line = _raised_in_python(text) or next((line.strip() for line in text.splitlines() if line.strip()), "")
     line = line or type(error).__name__
     line = re.sub(r"^(\[[A-Z_.]+\] )+", "", line)
+    line = re.sub(r"^.*?\bbarnabas\.[\w.]+: ", "", line)  # an error of ours that went through Spark
     line = re.sub(r"\s*SQLSTATE: \w+;?.*$", "", line)
     return line.rstrip(". ;")
+
+
+def _java_says(error: Py4JJavaError) -> str:
+    """The message of the exception behind all others."""
+    cause = error.java_exception
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    return str(cause.getMessage() or cause.getClass().getSimpleName())
 
 
 def _raised_in_python(text: str) -> str:
@@ -109,5 +119,5 @@ def told(act: Callable[[], T], what: str) -> T:
     """Runs `act`; whatever Spark refuses becomes a sentence about `what`."""
     try:
         return act()
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:
         raise StreamError(f"{what}: {first_sentence(error)}.") from error

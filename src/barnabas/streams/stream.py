@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import Enum
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column, DataFrame, SparkSession, functions
@@ -70,7 +69,7 @@ class Stream:
     ) -> "Stream":
         """The records of topics: key, value, topic, partition, offset, timestamp; with a schema, the columns of
         their JSON values. `options` are those of the data source `barnabas`."""
-        register = import_module("barnabas.spark").register
+        from barnabas.spark import register
 
         register(spark)
         names = [topic] if isinstance(topic, str) else list(topic)
