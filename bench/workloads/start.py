@@ -12,8 +12,8 @@ TITLE = "Start and idle memory"
 FRESH = True
 ABOUT = (
     "A new process on an empty data folder (Kafka's is formatted beforehand, outside the clock), its code "
-    "compiled as an installation leaves it. First answer: to ApiVersions. Serving: Metadata names a broker. Idle memory: resident, two seconds "
-    "later."
+    "compiled as an installation leaves it. First answer: to ApiVersions. Serving: Metadata names a broker. "
+    "Idle memory: resident, two seconds later."
 )
 IDLE_S = 2.0
 METRICS = (
