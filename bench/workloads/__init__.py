@@ -6,6 +6,7 @@ from typing import cast
 
 from bench.measure import Workload
 from bench.workloads import (
+    client,
     end_to_end,
     groups,
     memory,
@@ -19,5 +20,16 @@ from bench.workloads import (
 
 ALL: tuple[Workload, ...] = tuple(
     cast(Workload, module)
-    for module in (start, memory, throughput, one_record, end_to_end, one_mib, groups, partitions, retained)
+    for module in (
+        start,
+        memory,
+        throughput,
+        one_record,
+        end_to_end,
+        one_mib,
+        groups,
+        partitions,
+        retained,
+        client,
+    )
 )

@@ -1,0 +1,151 @@
+"""Our client library beside confluent-kafka and kafka-python, all against our own broker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from bench import librdkafka
+from bench.measure import KAFKA, OURS, Case, Measured, Metric, SharedSide, SideState, Size, Wanted
+
+NAME = "client"
+TITLE = "Client libraries on the same broker"
+FRESH = False
+THEIRS = "the other"
+PICTURE = "bench-clients.svg"
+CONFLUENT, KAFKA_PYTHON, RECORDS, COLUMNS = "confluent-kafka", "kafka-python", "records", "columns"
+ABOUT = (
+    "Records of 100 B without keys, 4 partitions, one Barnabas broker; acks=all, linger 5 ms, no compression, every "
+    "library with its own default batch size, partitioner and idempotence (on in ours, off in confluent-kafka), each "
+    "in a process of its own. Loops as their manuals show them: confluent-kafka produce() + poll(0) without a "
+    "delivery callback, and consume(10,000) with a queue that is never full; kafka-python send() and poll(); ours "
+    "send() and poll(), or send_table() of 100,000 rows and poll_arrow(). Every value that is read is looked at. All "
+    "read the same log, written by librdkafka. Latency: one record at a time, linger 0, until it is acknowledged. "
+    "Memory: resident memory of a process that sends so many records and then reads them, at the end of either as a "
+    "share of half way."
+)
+METRICS = (
+    Metric("produce_per_s", "produce", "records/s", more_is_better=True),
+    Metric("consume_per_s", "consume", "records/s", more_is_better=True),
+    Metric("p50_us", "send and wait, p50", "us"),
+    Metric("p99_us", "send and wait, p99", "us"),
+    Metric("start_mb", "memory at the start", "MB"),
+    Metric("half_mb", "memory half way", "MB"),
+    Metric("end_mb", "memory at the end", "MB"),
+    Metric("growth", "memory at the end, of half way", "x"),
+)
+RECORD_BYTES, PARTITIONS, LINGER_MS = 100, 4, 5
+# So many records that each takes some two seconds.
+SENT = {CONFLUENT: 1_000_000, KAFKA_PYTHON: 100_000, RECORDS: 1_000_000, COLUMNS: 4_000_000}
+READ = {CONFLUENT: 1_000_000, KAFKA_PYTHON: 400_000, RECORDS: 1_000_000, COLUMNS: 4_000_000}
+FLAT = 1.1
+
+
+def rounds(size: Size) -> int:
+    return 3 if size is Size.QUICK else 5
+
+
+def cases(size: Size) -> Sequence[Case]:
+    share = 0.3 if size is Size.QUICK else 1.0
+    million = {Size.QUICK: (1, 1), Size.DEFAULT: (10, 3), Size.FULL: (10, 10)}[size]
+    speed = [
+        Case(f"{ours} beside {theirs}", 3 + 6 * share, {KAFKA: theirs, OURS: ours, "share": share})
+        for ours, theirs in ((RECORDS, CONFLUENT), (COLUMNS, CONFLUENT), (RECORDS, KAFKA_PYTHON))
+    ]
+    latency = Case(
+        f"a record at a time beside {CONFLUENT}",
+        2.5,
+        {KAFKA: CONFLUENT, OURS: RECORDS, "sends": int(3000 * share)},
+    )
+    memory = [
+        Case(
+            f"{count} M, {ours} beside {CONFLUENT}",
+            count * 6.0,
+            {KAFKA: CONFLUENT, OURS: ours, "memory": count * 1_000_000},
+        )
+        for ours, count in zip((COLUMNS, RECORDS), million, strict=True)
+    ]
+    return (*speed, latency, *memory)
+
+
+def sides(brokers: Mapping[str, SideState]) -> Mapping[str, SideState]:
+    """Both sides are clients of our broker."""
+    return {KAFKA: SharedSide("the other library", brokers[OURS]), OURS: SharedSide("ours", brokers[OURS])}
+
+
+def run(side: SideState, case: Case) -> Measured:
+    who = case.settings[OURS if side.name == "ours" else KAFKA]
+    if "sends" in case.settings:
+        return _latency(side, who, case.settings["sends"])
+    if "memory" in case.settings:
+        return _memory(side, who, case.settings["memory"])
+    return _speed(side, who, case.settings["share"])
+
+
+def _speed(side: SideState, who: str, share: float) -> Measured:
+    sends, reads = int(SENT[who] * share), int(READ[who] * share)
+    with librdkafka.topic(side.server, "client-sent", PARTITIONS) as topic:
+        sent = _contend(side, "produce", who, topic, sends)
+    with librdkafka.topic(side.server, "client-read", PARTITIONS) as topic:
+        shape = {"partitions": PARTITIONS, "records": reads, "record_bytes": RECORD_BYTES}
+        librdkafka.run(side.server, "produce", topic=topic, codec="none", **shape)
+        read = _contend(side, "consume", who, topic, reads)
+    return Measured(
+        {"produce_per_s": sends / sent.seconds, "consume_per_s": reads / read.seconds},
+        {"produce_per_s": sent.usage.limit, "consume_per_s": read.usage.limit},
+        max(sent.usage.others, read.usage.others),
+    )
+
+
+def _latency(side: SideState, who: str, sends: int) -> Measured:
+    with librdkafka.topic(side.server, "client-latency", PARTITIONS) as topic:
+        done = _contend(side, "latency", who, topic, sends, linger_ms=0)
+    return Measured(
+        {"p50_us": done.said["p50_ns"] / 1e3, "p99_us": done.said["p99_ns"] / 1e3}, {}, done.usage.others
+    )
+
+
+def _memory(side: SideState, who: str, records: int) -> Measured:
+    with librdkafka.topic(side.server, "client-memory", PARTITIONS) as topic:
+        done = _contend(side, "memory", who, topic, records)
+    said = done.said
+    return Measured(
+        {
+            "start_mb": said["start"] / 1e6,
+            "half_mb": max(said["half_sent"], said["half_read"]) / 1e6,
+            "end_mb": max(said["sent"], said["read"]) / 1e6,
+            "growth": max(said["sent"] / said["half_sent"], said["read"] / said["half_read"]),
+        },
+        {},
+        done.usage.others,
+    )
+
+
+def _contend(
+    side: SideState, do: str, who: str, topic: str, records: int, linger_ms: int = LINGER_MS
+) -> librdkafka.Done:
+    job = {
+        "who": who,
+        "topic": topic,
+        "partitions": PARTITIONS,
+        "records": records,
+        "record_bytes": RECORD_BYTES,
+        "linger_ms": linger_ms,
+    }
+    return librdkafka.run_program("bench.contender", side.server, do, job)
+
+
+def wanted(metric: str, case: Case, limits: Sequence[str]) -> Wanted | None:
+    """What issue 5 asks for: ratios to the other library, and memory that does not grow."""
+    if metric == "growth":
+        return Wanted(FLAT, at_least=False, of_ours=True)
+    if metric == "p50_us":
+        return Wanted(1.0, at_least=False)
+    asked = {
+        (RECORDS, CONFLUENT): (1.3, 1.3),
+        (COLUMNS, CONFLUENT): (3.0, 4.0),
+        (RECORDS, KAFKA_PYTHON): (8.0, 3.0),
+    }
+    if metric not in ("produce_per_s", "consume_per_s"):
+        return None
+    produce, consume = asked[case.settings[OURS], case.settings[KAFKA]]
+    return Wanted(produce if metric == "produce_per_s" else consume, at_least=True)
