@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import Producer as ConfluentProducer
 
 from barnabas.client import Admin, Producer
 from barnabas.client.partition_reader import read_partition
@@ -65,6 +66,31 @@ def test_much_comes_in_chunks(bootstrap: str, new_topic: NewTopic) -> None:
     assert numbers(found) == list(range(3, 597))
     assert max(batch.nbytes for batch in found) < 2_000_000
     assert len(found) >= 5
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_what_another_client_has_written_is_read(bootstrap: str, new_topic: NewTopic, codec: str) -> None:
+    partition = TopicPartition(new_topic(), 0)
+    theirs = ConfluentProducer({"bootstrap.servers": bootstrap, "compression.type": codec, "linger.ms": 20})
+    for number in range(500):
+        theirs.produce(
+            partition.topic,
+            key=b"%d" % number if number % 3 else None,
+            value=b"%d" % number * (number % 50) if number % 7 else None,
+            headers=[("n", b"%d" % number), ("nothing", None)] if number % 5 == 0 else None,
+            partition=0,
+            timestamp=1_700_000_000_000 - number,
+        )
+    assert theirs.flush(20) == 0
+    found = pa.Table.from_batches(read_partition(bootstrap, partition, 0, 500)).to_pylist()
+    assert [row["offset"] for row in found] == list(range(500))
+    assert [row["key"] for row in found] == [b"%d" % n if n % 3 else None for n in range(500)]
+    assert [row["value"] for row in found] == [b"%d" % n * (n % 50) if n % 7 else None for n in range(500)]
+    assert [row["timestamp"].timestamp() for row in found] == [1_700_000_000 - n / 1000 for n in range(500)]
+    assert [row["headers"] for row in found] == [
+        None if n % 5 else [{"key": "n", "value": b"%d" % n}, {"key": "nothing", "value": None}]
+        for n in range(500)
+    ]
 
 
 def test_reading_may_stop_early(bootstrap: str, filled: TopicPartition) -> None:
