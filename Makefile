@@ -13,13 +13,16 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& { echo $$p; break; }; done)
 
-.PHONY: help run test test-fast soak check format bench install clean
+.PHONY: help run demo test test-fast soak check format bench install clean
 
 help:  ## List what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
 
 run: $(VENV)/.core  ## Set up, then start a broker on 127.0.0.1:9092 (ARGS="--listen ... --data ...")
 	@exec $(BIN)/barnabas up $(ARGS)
+
+demo: $(VENV)/.spark  ## Set up, then see a pipeline at work: broker, visitors, Spark (needs Java 17+)
+	@exec $(BIN)/barnabas demo $(ARGS)
 
 test: $(VENV)/.all  ## Set up, then run all tests, the fast ones first (ARGS="-k ...")
 	@echo "Testing ..."
@@ -57,7 +60,12 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
 	@$(PIP) -e . && $(COMPILE)
 	@touch $@
 
+$(VENV)/.spark: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing Barnabas with PySpark into $(VENV) ..."
+	@$(PIP) -e '.[spark]' && $(COMPILE)
+	@touch $@ $(VENV)/.core
+
 $(VENV)/.all: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing Barnabas with its tests and benchmarks into $(VENV) ..."
 	@$(PIP) -e '.[bench]' && $(COMPILE)
-	@touch $@ $(VENV)/.core
+	@touch $@ $(VENV)/.core $(VENV)/.spark

@@ -37,7 +37,7 @@ def broker() -> Iterator[Broker]:
 def new_topic(broker: Broker) -> Callable[..., str]:
     def make(partitions: int = 3) -> str:
         name = f"pipe-{os.getpid()}-{next(_numbers)}"
-        with Admin(broker.bootstrap) as admin:
+        with Admin(bootstrap_servers=broker.bootstrap) as admin:
             admin.create_topic(name, partitions=partitions)
         return name
 
@@ -51,7 +51,7 @@ def made(broker: Broker, new_topic: Callable[..., str]) -> Callable[..., Made]:
     def make(stream: str, number: int, rate: float, *, topic: str = "", first: int = 0) -> Made:
         table = streams()[stream].rows(7, Clock(START_MS, rate), first, number)
         made = Made(topic or new_topic(), table.to_pylist())
-        with Producer(broker.bootstrap) as producer:
+        with Producer(bootstrap_servers=broker.bootstrap) as producer:
             send(producer, made.topic, [table], lambda sent: None)
         return made
 

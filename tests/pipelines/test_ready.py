@@ -212,7 +212,7 @@ def test_a_table_keeps_the_newest_row_a_key_and_forgets_what_was_deleted(
 ) -> None:
     source, output = new_topic(), str(tmp_path / "newest")
     wanted = {"source": source, "output": output, "newest_by": "_key", "schema": "n BIGINT, note STRING"}
-    with Producer(broker.bootstrap) as producer:
+    with Producer(bootstrap_servers=broker.bootstrap) as producer:
         for number in range(300):
             value = b'{"n": %d, "note": "first"}' % number
             producer.send(source, value, key=b"k%d" % (number % 100))
@@ -220,7 +220,7 @@ def test_a_table_keeps_the_newest_row_a_key_and_forgets_what_was_deleted(
     run_once("offline-load", **wanted)
     first = {row["_key"]: row["n"] for row in spark.read.parquet(output).collect()}
     assert first == {f"k{number}": 200 + number for number in range(100)} | {"odd": None}
-    with Producer(broker.bootstrap) as producer:
+    with Producer(bootstrap_servers=broker.bootstrap) as producer:
         producer.send(source, None, key=b"k7")
         producer.send(source, b'{"n": 1000}', key=b"k8")
         producer.send(source, b'{"n": 1, "note": "new"}', key=b"new")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from barnabas.cli import configs, connect, consume, dump, generate, groups, pipeline, produce, topics
+from barnabas.cli import configs, connect, consume, demo, dump, generate, groups, pipeline, produce, topics
 from barnabas.cli.exits import ends_well
 
 # Plain help: rich would make --help four times slower.
@@ -107,3 +107,4 @@ app.add_typer(dump.app, name="log")
 app.add_typer(generate.app, name="generate")
 app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(connect.app, name="connect")
+app.command("demo")(demo.demo)

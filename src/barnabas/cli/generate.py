@@ -153,7 +153,9 @@ def _generate(
     from barnabas.generate.sending import send
 
     to = topic or stream.topic
-    with Producer(bootstrap, compression_type=compression_type, batch_size=256 * 1024) as producer:
+    with Producer(
+        bootstrap_servers=bootstrap, compression_type=compression_type, batch_size=256 * 1024
+    ) as producer:
         with _progress(to, count) as advance:
             began = time.monotonic()
             try:

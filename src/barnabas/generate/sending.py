@@ -5,13 +5,17 @@ is due leaves together, so that a high rate costs no more calls than a low one.
 """
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from threading import Event
 from typing import Any
 
-from barnabas.client import Producer
+from barnabas.client.producer import Producer
+from barnabas.client.sent_table import SentTable
 
 _BEAT_S = 0.05
+_AHEAD = 3
+"""Tables that are made and encoded while others are on their way."""
 
 
 def paced(chunks: Iterable[Any], rate: float, *, stop: Event | None = None) -> Iterator[Any]:
@@ -37,15 +41,21 @@ def paced(chunks: Iterable[Any], rate: float, *, stop: Event | None = None) -> I
 
 
 def send(producer: Producer, topic: str, chunks: Iterable[Any], sent: Callable[[int], None]) -> int:
-    """Send tables of key, value and timestamp; tells `sent` how many rows went out. Gives their number."""
+    """Send tables of key, value and timestamp; tells `sent` how many rows are there. Gives their number."""
     count = 0
+    on_the_way: deque[tuple[SentTable, int]] = deque()
+
+    def settle(leave: int) -> None:
+        nonlocal count
+        while len(on_the_way) > leave:
+            table, rows = on_the_way.popleft()
+            table.result()
+            count += rows
+            sent(rows)
+
     for chunk in chunks:
-        columns = chunk.select(["key", "value", "timestamp"])
-        moments = columns["timestamp"].cast("int64").to_pylist()
-        rows = zip(columns["key"].to_pylist(), columns["value"].to_pylist(), moments, strict=True)
-        for key, value, moment in rows:
-            producer.send(topic, value, key=key, timestamp=moment)
-        producer.flush()
-        count += chunk.num_rows
-        sent(chunk.num_rows)
+        table = producer.send_table(topic, chunk, key="key", timestamp="timestamp")
+        on_the_way.append((table, chunk.num_rows))
+        settle(_AHEAD)
+    settle(0)
     return count

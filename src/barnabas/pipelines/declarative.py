@@ -11,6 +11,7 @@ pipeline, under the names that the sinks have here; topics are sinks.
 """
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from barnabas.errors import BarnabasError
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 def declare(pipeline: Pipeline, *, bootstrap: str = "localhost:9092", **parameters: Any) -> None:
     """Declare the datasets and flows of a pipeline in the graph that is being made."""
     try:
+        # PySpark ends the process where it does not find this.
+        import_module("grpc")
         from pyspark import pipelines as declarative
         from pyspark.sql.connect.session import SparkSession
     except ImportError as error:

@@ -215,7 +215,7 @@ def check_topics(pipeline: Pipeline, how: Run, settings: Mapping[str, Any]) -> N
         return
     from barnabas.client import Admin
 
-    with Admin(how.bootstrap, request_timeout_ms=_BROKER_TIMEOUT_MS) as admin:
+    with Admin(bootstrap_servers=how.bootstrap, request_timeout_ms=_BROKER_TIMEOUT_MS) as admin:
         there = set(admin.list_topics())
     for place in sources.values():
         if isinstance(place, Topic) and "subscribePattern" not in place.options:
