@@ -1,13 +1,13 @@
 """Owns the records that were fetched and are being given out, in the user's thread.
 
-Always holds: a batch is decoded when its first record is asked for; a partition's position is the offset of the next
+Always holds: batches are decoded when their first record is asked for; a partition's position is the offset of the next
 record that the user gets, also in the middle of a batch.
 """
 
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
-from barnabas.client.consumer_record import ConsumerRecord, RecordDecoder
+from barnabas.client.consumer_record import ConsumerRecord, RecordDecoder, Run
 from barnabas.client.fetches import Chunk, Fetches
 from barnabas.client.turn import Turn
 from barnabas.errors import BarnabasError, Code, Refused
@@ -28,10 +28,9 @@ class HandOut:
         self._on_room = on_room
         self._chunk: Chunk | None = None
         self._version = 0
-        self._batches: Iterator[tuple[list[ConsumerRecord], int]] = iter(())
-        self._records: list[ConsumerRecord] = []
+        self._runs: Iterator[Run] = iter(())
+        self._run: Run | None = None
         self._at = 0
-        self._after = 0
 
     @property
     def is_ready(self) -> bool:
@@ -46,14 +45,10 @@ class HandOut:
         found: list[ConsumerRecord] = []
         self._drop_if_stale()
         try:
-            while self._at < len(self._records) or self._next_batch():
-                end = self._at + limit - len(found)
-                records = self._records
-                if self._at == 0 and end >= len(records) and not found:
-                    found = records
-                else:
-                    found += records[self._at : end]
-                self._give_up_to(min(end, len(records)))
+            while self._find_run():
+                records = self._records(limit - len(found))
+                self._go_to(self._at + len(records))
+                found = found + records if found else records
                 if len(found) >= limit:
                     break
         except BarnabasError as why:
@@ -64,22 +59,31 @@ class HandOut:
 
     def records(self, limit: int) -> Iterator[ConsumerRecord]:
         """One by one, up to so many, until nothing is here; a seek in between ends it."""
-        given = 0
         self._drop_if_stale()
-        while given < limit:
-            if self._at >= len(self._records):
-                try:
-                    if not self._next_batch():
-                        return
-                except BarnabasError as why:
-                    self._stumble(why)
-                    raise
-            record = self._records[self._at]
-            self._give_up_to(self._at + 1)
-            given += 1
-            yield record
-            if self._chunk is not None and not self._is_current(self._chunk):
+        try:
+            if not self._find_run():
                 return
+            records = self._records(limit)
+        except BarnabasError as why:
+            self._stumble(why)
+            raise
+        chunk, version, at = self._chunk, self._version, self._at
+        assert chunk is not None
+        reading = chunk.reading
+        # Hot: the position follows each record, so that a commit in the loop is right.
+        for record in records:
+            at += 1
+            self._at = at
+            reading.position = record.offset + 1
+            yield record
+            if self._chunk is not chunk or reading.version != version or reading.is_paused:
+                return
+        self._go_to(at)
+
+    def _records(self, limit: int) -> list[ConsumerRecord]:
+        assert self._chunk is not None
+        assert self._run is not None
+        return self._decoder.records(self._chunk.reading.partition, self._run, self._at, self._at + limit)
 
     def columns(
         self, names: Collection[str] | None, max_bytes: int, *, check_crcs: bool
@@ -115,7 +119,7 @@ class HandOut:
     def put_back(self) -> None:
         """Nothing of the chunk in hand is wanted now: what is left of it waits with the other chunks."""
         chunk, self._chunk = self._chunk, None
-        self._records, self._at = [], 0
+        self._run, self._at = None, 0
         if chunk is not None and self._is_current(chunk) and chunk.reading.position is not None:
             with self._turn:
                 self._fetches.put_back(chunk._replace(start=chunk.reading.position))
@@ -128,36 +132,37 @@ class HandOut:
     def _is_current(self, chunk: Chunk) -> bool:
         return self._fetches.is_current(chunk.reading, self._version)
 
-    def _give_up_to(self, at: int) -> None:
+    def _go_to(self, at: int) -> None:
+        """The records before this place of the run are given."""
         assert self._chunk is not None
+        assert self._run is not None
+        offsets = self._run.columns.offsets
         self._at = at
-        is_over = at >= len(self._records)
-        self._chunk.reading.position = self._after if is_over else self._records[at].offset
+        self._chunk.reading.position = offsets[at] if at < len(offsets) else self._run.after
 
-    def _next_batch(self) -> bool:
-        """The next batch with records; False where none is here."""
-        while True:
+    def _find_run(self) -> bool:
+        """Whether there are records to give: of the run in hand, the next one, or another chunk."""
+        while self._run is None or self._at >= len(self._run.columns.offsets):
             if self._chunk is not None:
-                for records, after in self._batches:
-                    self._records, self._after, self._at = records, after, 0
-                    if records:
-                        return True
-                    self._give_up_to(0)
-                self._chunk.reading.position = self._chunk.end
+                self._run = next(self._runs, None)
+                if self._run is not None:
+                    self._go_to(self._run.first)
+                    continue
             with self._turn:
                 self._chunk = chunk = self._fetches.next_chunk()
-            self._records, self._at = [], 0
+            self._run, self._at = None, 0
             if chunk is None:
                 return False
             self._version = chunk.reading.version
-            self._batches = self._decoder.batches(chunk)
+            self._runs = self._decoder.runs(chunk)
             self._on_room()
+        return True
 
     def _stumble(self, why: BarnabasError) -> None:
         """What cannot be read stays where it is: corrupt bytes are fetched again, anything else is the user's."""
         chunk = self._chunk
         if isinstance(why, Refused) and why.code is Code.CORRUPT_MESSAGE and chunk is not None:
-            self._chunk, self._records, self._at = None, [], 0
+            self._chunk, self._run, self._at = None, None, 0
             with self._turn:
                 self._fetches.seek(chunk.reading.partition, chunk.reading.position or chunk.start)
         else:
