@@ -26,6 +26,8 @@ ABOUT = (
 METRICS = (
     Metric("produce_per_s", "produce", "records/s", more_is_better=True),
     Metric("consume_per_s", "consume", "records/s", more_is_better=True),
+    Metric("produce_cpu_us", "client CPU a record produced", "us"),
+    Metric("consume_cpu_us", "client CPU a record consumed", "us"),
     Metric("p50_us", "send and wait, p50", "us"),
     Metric("p99_us", "send and wait, p99", "us"),
     Metric("start_mb", "memory at the start", "MB"),
@@ -90,7 +92,12 @@ def _speed(side: SideState, who: str, share: float) -> Measured:
         librdkafka.run(side.server, "produce", topic=topic, codec="none", **shape)
         read = _contend(side, "consume", who, topic, reads)
     return Measured(
-        {"produce_per_s": sends / sent.seconds, "consume_per_s": reads / read.seconds},
+        {
+            "produce_per_s": sends / sent.seconds,
+            "consume_per_s": reads / read.seconds,
+            "produce_cpu_us": sent.usage.client_cpu_s / sends * 1e6,
+            "consume_cpu_us": read.usage.client_cpu_s / reads * 1e6,
+        },
         {"produce_per_s": sent.usage.limit, "consume_per_s": read.usage.limit},
         max(sent.usage.others, read.usage.others),
     )
