@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from barnabas import errors
     from barnabas.client.admin import Admin
     from barnabas.client.async_consumer import AsyncConsumer
+    from barnabas.client.async_producer import AsyncProducer
     from barnabas.client.batches import RecordMetadata, Sent
     from barnabas.client.configs import Resource
     from barnabas.client.consumer import Consumer, ConsumerRecord
@@ -28,6 +29,7 @@ __all__ = [
     "MAX_TIMESTAMP",
     "Admin",
     "AsyncConsumer",
+    "AsyncProducer",
     "BarnabasError",
     "Consumer",
     "ConsumerRecord",
@@ -47,6 +49,7 @@ _HOMES = {
     "MAX_TIMESTAMP": "client.offsets",
     "Admin": "client.admin",
     "AsyncConsumer": "client.async_consumer",
+    "AsyncProducer": "client.async_producer",
     "BarnabasError": "errors",
     "Consumer": "client.consumer",
     "ConsumerRecord": "client.consumer",

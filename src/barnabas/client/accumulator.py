@@ -91,7 +91,7 @@ class Accumulator:
         """Settled, but nobody was told yet."""
         self.hurry: Callable[[TopicPartition], None] | None = None
         """Called by those who wait for a batch that lingers."""
-        self._batch_size = batch_size
+        self.batch_size = batch_size
         self._linger = linger
         self._max_request_size = max_request_size
         self._max_in_flight = max_in_flight
@@ -130,7 +130,7 @@ class Accumulator:
         """Add a record of about `size` bytes; None when there is no memory for another batch."""
         batch = state.open
         if batch is None or batch.room < size:
-            needed = max(min(self._batch_size, state.limit), size)
+            needed = max(min(self.batch_size, state.limit), size)
             if needed > self.free:
                 return None
             batch = self._put(state, Batch(state.partition, needed, now))
@@ -175,6 +175,8 @@ class Accumulator:
         """What goes out now, in order; `flights` counts the requests that each broker has not answered yet."""
         self.next_at = inf
         self.lacks_leader = False
+        if not self._listed:
+            return []
         requests: dict[BrokerId, list[Request]] = {}
         listed = self._listed
         for _ in range(len(listed)):

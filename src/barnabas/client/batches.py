@@ -200,8 +200,10 @@ def section_of(batches: Sequence[Batch]) -> Section:
         return first.section
     values, keys, headers, timestamps = first.values, first.keys, first.headers, first.timestamps
     if len(batches) > 1:
-        values = [value for batch in batches for value in batch.values]
-        timestamps = [timestamp for batch in batches for timestamp in batch.timestamps]
+        values, timestamps = [], []
+        for batch in batches:
+            values += batch.values
+            timestamps += batch.timestamps
         if any(batch.keys is not None for batch in batches):
             keys = [key for batch in batches for key in batch.keys or [None] * len(batch.values)]
         if any(batch.headers is not None for batch in batches):

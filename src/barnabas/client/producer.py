@@ -262,12 +262,14 @@ class Producer:
             first_turn=found.sticky.partition.partition,
         )
         batches: list[Batch] = []
+        counts: list[int] = []
         for each in sections:
             section = Section(each.body, each.count, each.base_timestamp, each.max_timestamp)
             batches.append(self._put_section(found.partitions[each.partition], section))
+            counts.append(each.count)
         with self._lock:
             found.move_on()
-        return SentTable(topic, batches)
+        return SentTable(topic, batches, counts)
 
     def _put_section(self, state: PartitionState, section: Section) -> Batch:
         size = len(section.body) + HEADER_SIZE
@@ -338,6 +340,12 @@ class Producer:
     def partitions_for(self, topic: str) -> list[TopicPartition]:
         """The partitions of a topic; the broker may create it, if it does so by itself."""
         return [state.partition for state in self._find(topic).partitions]
+
+    def has_room(self, topic: str) -> bool:
+        """Whether the next record of an ordinary size would not have to wait: the topic is known, there is memory."""
+        return (
+            topic in self._accumulator.topics and self._accumulator.free >= 2 * self._accumulator.batch_size
+        )
 
     # Routing
 

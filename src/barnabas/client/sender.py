@@ -25,6 +25,7 @@ from barnabas.wire.messages.produce import ProducePartition, ProduceRequest, Pro
 from barnabas.wire.messages.producers import InitProducerIdRequest, InitProducerIdResponse
 
 _MOST_UNSEEN = 1000
+_NO_TIMER = Timer(float("inf"), lambda: None)
 
 
 class Sender:
@@ -48,7 +49,7 @@ class Sender:
         self._request_timeout_ms = request_timeout_ms
         self._flights: dict[BrokerId, int] = {}
         self._is_woken = False
-        self._timer: Timer | None = None
+        self._timer = _NO_TIMER
         self._is_asking_for_id = False
         self._unseen: deque[Batch] = deque(maxlen=_MOST_UNSEEN)
         accumulator.hurry = self.hurry
@@ -82,19 +83,15 @@ class Sender:
             self._ask_for_id()
         if accumulator.lacks_leader:
             self._network.refresh_soon()
-        self._tell()
-        self._wait_until(next_at, now)
-
-    def _wait_until(self, at: float, now: float) -> None:
-        timer = self._timer
-        if timer is not None:
-            if timer.action is not None and timer.at <= at:
-                return
-            timer.cancel()
-        self._timer = None if at == float("inf") else self._network.later(at - now, self._tick)
+        if accumulator.settled:
+            self._tell()
+        # A timer that comes too early costs less than one made anew for every request.
+        if next_at < self._timer.at:
+            self._timer.cancel()
+            self._timer = self._network.later(next_at - now, self._tick)
 
     def _tick(self) -> None:
-        self._timer = None
+        self._timer = _NO_TIMER
         self.run()
 
     def _learn(self, snapshot: Snapshot) -> None:
@@ -188,8 +185,6 @@ class Sender:
 
     def _tell(self) -> None:
         """Those who wait hear of it outside the lock: they may send again."""
-        if not self._accumulator.settled:
-            return
         with self._lock:
             settled, self._accumulator.settled = self._accumulator.settled, []
             if self._accumulator.starving:

@@ -24,10 +24,11 @@ class SentTable:
 
     __slots__ = ("_batches", "_counts", "_topic")
 
-    def __init__(self, topic: str, batches: Sequence[Batch]) -> None:
+    def __init__(self, topic: str, batches: Sequence[Batch], counts: Sequence[int]) -> None:
         self._topic = topic
         self._batches = batches
-        self._counts = [len(batch) for batch in batches]
+        self._counts = counts
+        """Rows of each batch, which lets go of them when it is settled."""
 
     def done(self) -> bool:
         """Whether every row is stored, or known not to be."""

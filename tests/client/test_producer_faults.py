@@ -1,0 +1,86 @@
+"""Promises of the producer about what it cannot deliver: a sentence, in bounded time, to whoever should hear it.
+
+That it neither loses nor doubles nor reorders is in test_faults.py.
+"""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from barnabas.client import Admin, Producer
+from barnabas.client.batches import Sent
+from barnabas.client.failures import TimedOut
+from barnabas.errors import BarnabasError, Code, Refused
+from barnabas.testing import Broker
+from tests.client.test_faults import TOPIC, behind
+from tests.client.unreliable import FaultyProxy
+
+
+def test_a_broker_that_stays_away_fails_every_record_in_time(tmp_path: Path) -> None:
+    broker = Broker(data=tmp_path).start()
+    with Producer(broker.bootstrap, delivery_timeout_ms=500, retry_backoff_ms=5) as producer:
+        producer.send("t", b"before").result(10)
+        broker.stop()
+        began = time.monotonic()
+        lost = [producer.send("t", b"after") for _ in range(1000)]
+        assert all(isinstance(each.exception(10), Refused) for each in lost)
+        assert 0.4 < time.monotonic() - began < 5
+
+
+def test_when_memory_is_full_sending_waits_and_then_says_so() -> None:
+    with (
+        FaultyProxy() as proxy,
+        behind(proxy),
+        Producer(proxy.address, buffer_memory=50_000, max_block_ms=300) as producer,
+    ):
+        producer.send(TOPIC, b"before").result(10)
+        proxy.stall()
+
+        def fill() -> None:
+            for _ in range(1000):
+                producer.send(TOPIC, bytes(1000))
+
+        began = time.monotonic()
+        with pytest.raises(TimedOut, match=r"no room for the record in 0\.3 s.*buffer\.memory"):
+            fill()
+        assert 0.25 < time.monotonic() - began < 5
+        proxy.flow()
+        sent = [producer.send(TOPIC, bytes(1000)) for _ in range(1000)]
+        assert all(each.exception(30) is None for each in sent)
+
+
+def test_a_topic_that_is_deleted_fails_its_records_in_time() -> None:
+    with (
+        Broker({"auto.create.topics.enable": "false"}) as broker,
+        Admin(broker.bootstrap) as admin,
+        Producer(broker.bootstrap, delivery_timeout_ms=500) as producer,
+    ):
+        admin.create_topic("t", partitions=1)
+        producer.send("t", b"before").result(10)
+        admin.delete_topic("t")
+        failure = producer.send("t", b"after").exception(10)
+        assert isinstance(failure, Refused)
+        assert failure.code in (Code.UNKNOWN_TOPIC_OR_PARTITION, Code.REQUEST_TIMED_OUT)
+
+
+def test_a_failure_nobody_looked_at_is_raised_when_the_producer_is_closed(tmp_path: Path) -> None:
+    broker = Broker(data=tmp_path).start()
+    producer = Producer(broker.bootstrap, delivery_timeout_ms=200, retry_backoff_ms=5)
+    producer.send("t", b"before").result(10)
+    broker.stop()
+    producer.send("t", b"after")
+    with pytest.raises(BarnabasError):
+        producer.close()
+
+
+def test_a_failure_somebody_looked_at_is_not_raised_again(tmp_path: Path) -> None:
+    broker = Broker(data=tmp_path).start()
+    with Producer(broker.bootstrap, delivery_timeout_ms=200, retry_backoff_ms=5) as producer:
+        producer.send("t", b"before").result(10)
+        broker.stop()
+        told: list[Sent] = []
+        producer.send("t", b"one").add_done_callback(told.append)
+        assert producer.send("t", b"two").exception(10) is not None
+        producer.flush(10)
+        assert told[0].exception(0) is not None

@@ -1,0 +1,245 @@
+"""Promises of the producer to those who write programs with it: settings, serializers, futures, threads, asyncio."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from barnabas.client import AsyncProducer, Producer
+from barnabas.client.batches import Sent
+from barnabas.client.failures import TimedOut
+from barnabas.client.partitioner import partition_of
+from barnabas.errors import BarnabasError, Code, Refused
+from tests.client.test_producer import read_all
+
+NewTopic = Callable[..., str]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"linger": 5}, "no setting 'linger': did you mean 'linger_ms'"),
+        ({"compresion_type": "lz4"}, "did you mean 'compression_type'"),
+        ({"bootstrap.servers": "x"}, "no setting 'bootstrap.servers'"),
+        ({"colour": "red"}, "no setting 'colour'"),
+        ({"linger_ms": -1}, "linger_ms cannot be -1: it must be a number, 0 or more"),
+        ({"batch_size": "16k"}, "batch_size cannot be '16k'"),
+        ({"max_in_flight_requests_per_connection": 6, "enable_idempotence": True}, "5 or less"),
+        ({"value_serializer": "xml"}, "value_serializer cannot be 'xml': say bytes, str, json"),
+    ],
+)
+def test_a_wrong_setting_is_told_with_what_was_meant(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(BarnabasError, match=said):
+        Producer(**given)
+
+
+def test_serializers_by_name_and_of_ones_own(bootstrap: str, new_topic: NewTopic) -> None:
+    topic = new_topic()
+    with Producer(bootstrap_servers=bootstrap, key_serializer="str", value_serializer="json") as producer:
+        producer.send(topic, {"price": 3, "name": "naïve"}, key="clé").result(10)
+        producer.send(topic, None, key=None).result(10)
+        with pytest.raises(BarnabasError, match="The key cannot be serialized: text is wanted, not int"):
+            producer.send(topic, {}, key=1)
+        with pytest.raises(BarnabasError, match="The value cannot be serialized"):
+            producer.send(topic, object())
+    with Producer(bootstrap_servers=bootstrap, value_serializer=lambda number: b"%d" % number) as producer:
+        producer.send(topic, 42).result(10)
+    first, second, third = read_all(bootstrap, topic, 3)
+    assert json.loads(first.value or b"") == {"price": 3, "name": "naïve"}
+    assert first.key == "clé".encode()
+    assert (second.key, second.value) == (None, None)
+    assert third.value == b"42"
+
+
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [
+        ({"value": "text"}, "A value is bytes or None, not str: give the producer a value_serializer"),
+        ({"value": b"", "key": 5}, "A key is bytes or None, not int"),
+        ({"value": b"", "headers": {"h": "text"}}, "A header is a name and bytes or None"),
+        ({"value": b"", "headers": [b"h"]}, "A header is a name and bytes or None"),
+    ],
+)
+def test_a_wrong_type_is_told_before_anything_is_sent(
+    bootstrap: str, record: dict[str, Any], said: str
+) -> None:
+    with Producer(bootstrap_servers=bootstrap) as producer, pytest.raises(BarnabasError, match=said):
+        producer.send("t", **record)
+
+
+def test_buffers_are_taken_as_they_are_now(bootstrap: str, new_topic: NewTopic) -> None:
+    topic = new_topic()
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        buffer = bytearray(b"now")
+        producer.send(topic, buffer, key=memoryview(b"key"))
+        buffer[:] = b"NOT"
+    (record,) = read_all(bootstrap, topic, 1)
+    assert (record.key, record.value) == (b"key", b"now")
+
+
+def test_a_partitioner_of_ones_own(bootstrap: str, new_topic: NewTopic) -> None:
+    topic = new_topic(4)
+
+    def last(name: str, key: bytes | None, partitions: int) -> int:
+        return partitions if key == b"beyond" else partitions - 1
+
+    with Producer(bootstrap_servers=bootstrap, partitioner=last) as producer:
+        assert producer.send(topic, b"", key=b"any").result(10).partition == 3
+        assert producer.send(topic, b"").result(10).partition == 3
+        assert producer.send(topic, b"", partition=1).result(10).partition == 1
+        with pytest.raises(BarnabasError, match="The partitioner chose partition 4"):
+            producer.send(topic, b"", key=b"beyond")
+
+
+def test_futures_tell_once_and_in_their_own_time(bootstrap: str, new_topic: NewTopic) -> None:
+    topic = new_topic()
+    told: list[int] = []
+    with Producer(bootstrap_servers=bootstrap, linger_ms=60_000) as producer:
+        sent = producer.send(topic, b"", timestamp=5)
+        sent.add_done_callback(lambda future: told.append(future.result(0).offset))
+        assert not sent.done()
+        with pytest.raises(TimedOut):
+            producer.flush(0)
+        assert sent.result(10) == (topic, 0, 0, 5)
+        sent.add_done_callback(lambda future: told.append(100))
+        assert told == [0, 100]
+
+
+def test_a_callback_may_send_but_not_wait(bootstrap: str, new_topic: NewTopic) -> None:
+    topic = new_topic()
+    problems: list[BarnabasError] = []
+    followed: list[Sent] = []
+    over = threading.Event()
+
+    with Producer(bootstrap_servers=bootstrap) as producer:
+
+        def follow(_: Sent) -> None:
+            followed.append(producer.send(topic, b"second"))
+            try:
+                producer.flush()
+            except BarnabasError as error:
+                problems.append(error)
+            over.set()
+
+        producer.send(topic, b"first").add_done_callback(follow)
+        assert over.wait(10)
+        assert followed[0].result(10).offset == 1
+    assert "must not wait" in str(problems[0])
+
+
+def test_keys_of_tables_and_records_go_to_the_same_partitions(bootstrap: str, new_topic: NewTopic) -> None:
+    pa = pytest.importorskip("pyarrow")
+    topic = new_topic(5)
+    keys = [f"key {number}" for number in range(1000)]
+    table = pa.table({"key": keys, "value": [key.encode() for key in keys]})
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        before = producer.send(topic, b"before", partition=0)
+        done = producer.send_table(topic, table, key="key").result(30)
+        assert before.result(0).offset == 0, "what was sent before the table is stored before it"
+        assert done.rows == 1000
+        assert sum(last - first + 1 for first, last in done.offsets.values()) == 1000
+    for record in read_all(bootstrap, topic, 1001):
+        if record.key is not None:
+            assert record.partition == partition_of(record.key, 5)
+            assert record.key == record.value
+
+
+def test_a_table_too_large_for_its_topic_is_split(bootstrap: str, new_topic: NewTopic) -> None:
+    pa = pytest.importorskip("pyarrow")
+    topic = new_topic(max_message_bytes="2000")
+    table = pa.table({"value": [b"%05d" % number * 10 for number in range(500)]})
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        done = producer.send_table(topic, table)
+        assert done.result(30).offsets == {0: (0, 499)}
+        assert done.done()
+    assert [record.value for record in read_all(bootstrap, topic, 500)] == table["value"].to_pylist()
+
+
+def test_a_table_that_does_not_fit_into_memory_goes_piece_by_piece(
+    bootstrap: str, new_topic: NewTopic
+) -> None:
+    pa = pytest.importorskip("pyarrow")
+    topic = new_topic(2)
+    table = pa.table({"value": [bytes(1000)] * 2000})
+    settings = {"buffer_memory": 200_000, "max_request_size": 50_000}
+    with Producer(bootstrap_servers=bootstrap, **settings) as producer:  # type: ignore[arg-type]
+        assert producer.send_table(topic, table).result(60).rows == 2000
+        with pytest.raises(Refused) as refused:
+            producer.send_table(topic, pa.table({"value": [bytes(60_000)]}))
+        assert refused.value.code is Code.MESSAGE_TOO_LARGE
+
+
+def test_an_async_producer_is_the_same_producer(bootstrap: str, new_topic: NewTopic) -> None:
+    topic = new_topic(3)
+
+    async def main() -> list[int]:
+        async with AsyncProducer(bootstrap_servers=bootstrap, linger_ms=1) as producer:
+            first = await (await producer.send(topic, b"one", partition=1))
+            futures = [await producer.send(topic, b"%d" % number, partition=1) for number in range(500)]
+            offsets = [int((await future).offset) for future in futures]
+            await producer.flush()
+            assert first.offset == 0
+            with pytest.raises(BarnabasError, match="bytes or None"):
+                await producer.send(topic, "text")
+            assert len(await producer.partitions_for(topic)) == 3
+            return offsets
+
+    assert asyncio.run(main()) == list(range(1, 501))
+
+
+def test_an_async_producer_lets_others_run_while_it_waits_for_room(
+    bootstrap: str, new_topic: NewTopic
+) -> None:
+    topic = new_topic()
+
+    async def main() -> int:
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(count())
+        settings = {"buffer_memory": 20_000, "batch_size": 1000}
+        async with AsyncProducer(bootstrap_servers=bootstrap, **settings) as producer:
+            futures = [await producer.send(topic, bytes(900)) for _ in range(300)]
+            for future in futures:
+                await future
+        counting.cancel()
+        return turns
+
+    assert asyncio.run(main()) > 10
+
+
+def test_a_producer_that_nobody_closes_delivers_when_the_program_ends(
+    bootstrap: str, new_topic: NewTopic
+) -> None:
+    topic = new_topic()
+    program = (
+        "from barnabas import Producer\n"
+        f"producer = Producer(bootstrap_servers={bootstrap!r}, linger_ms=60_000)\n"
+        f"producer.send({topic!r}, b'last words')\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    assert [record.value for record in read_all(bootstrap, topic, 1)] == [b"last words"]
+
+
+def test_what_is_sent_after_closing_is_refused(bootstrap: str, new_topic: NewTopic) -> None:
+    topic = new_topic()
+    producer = Producer(bootstrap_servers=bootstrap)
+    producer.send(topic, b"").result(10)
+    producer.close()
+    for action in (
+        lambda: producer.send(topic, b""),
+        lambda: producer.send_table(topic, None),
+        lambda: producer.partitions_for(topic),
+    ):
+        with pytest.raises(BarnabasError, match="closed"):
+            action()
