@@ -10,21 +10,14 @@ from collections import deque
 from collections.abc import Callable, Mapping
 
 from barnabas.client.coordinator_link import CoordinatorLink
-from barnabas.client.failures import RETRIABLE, check
+from barnabas.client.failures import RETRIABLE
 from barnabas.client.group_member import GroupMember
-from barnabas.client.groups import commit_request
+from barnabas.client.groups import commit_request, committed_in, committed_request
 from barnabas.client.network import Network
 from barnabas.client.turn import Turn
 from barnabas.errors import Code, Refused
-from barnabas.types import TopicPartition
-from barnabas.wire.messages.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetFetchGroup,
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-    OffsetFetchTopic,
-)
+from barnabas.types import Offset, TopicPartition
+from barnabas.wire.messages.offsets import OffsetCommitRequest, OffsetCommitResponse, OffsetFetchResponse
 
 _WORTH_WAITING = RETRIABLE - {Code.UNKNOWN_TOPIC_OR_PARTITION} | {Code.REBALANCE_IN_PROGRESS}
 """Refusals that may pass by themselves; a topic that is gone does not come back."""
@@ -64,45 +57,27 @@ class Commits:
     def ask_committed(
         self,
         partitions: list[TopicPartition],
-        done: Callable[[dict[TopicPartition, int] | Refused], None],
+        done: Callable[[dict[TopicPartition, Offset] | Refused], None],
     ) -> None:
         """What the group has committed of these; where nothing is committed nothing is said."""
-        topics: dict[str, OffsetFetchTopic] = {}
-        for topic, number in partitions:
-            topics.setdefault(topic, OffsetFetchTopic(topic)).partition_indexes.append(number)
-        rows = list(topics.values())
         group = self._coordinator.group
-        # One group in the fields of old versions, the same in those of new ones: a version sends what it has.
-        request = OffsetFetchRequest(group, rows, [OffsetFetchGroup(group, topics=rows)], require_stable=True)
 
         def told(answer: OffsetFetchResponse | Refused) -> None:
             try:
-                done(answer if isinstance(answer, Refused) else self._read(answer))
+                found = answer if isinstance(answer, Refused) else committed_in(answer, group)
             except Refused as why:
-                done(why)
+                self._coordinator.doubt(why.code)
+                found = why
+            done(found)
 
-        self._coordinator.ask(request, OffsetFetchResponse, told)
-
-    def _read(self, answer: OffsetFetchResponse) -> dict[TopicPartition, int]:
-        found = answer.groups[0] if answer.groups else answer
-        group = self._coordinator.group
-        self._coordinator.doubt(found.error_code)
-        check(found.error_code, f"Group {group!r}")
-        offsets = {}
-        for topic in found.topics:
-            for row in topic.partitions:
-                partition = TopicPartition(topic.name, row.partition_index)
-                check(row.error_code, f"Group {group!r}, partition {partition}")
-                if row.committed_offset >= 0:
-                    offsets[partition] = row.committed_offset
-        return offsets
+        self._coordinator.ask(committed_request(group, partitions), OffsetFetchResponse, told)
 
     def ask_where_to_begin(
-        self, partitions: list[TopicPartition], done: Callable[[dict[TopicPartition, int] | Refused], None]
+        self, partitions: list[TopicPartition], done: Callable[[dict[TopicPartition, Offset] | Refused], None]
     ) -> None:
         """What the group has committed of partitions that are to be read from there: so much is settled."""
 
-        def told(found: dict[TopicPartition, int] | Refused) -> None:
+        def told(found: dict[TopicPartition, Offset] | Refused) -> None:
             if not isinstance(found, Refused):
                 with self._turn:
                     self.settled.update(found)

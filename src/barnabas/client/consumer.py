@@ -21,17 +21,17 @@ from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.client.assignors import assignors_of
 from barnabas.client.consumer_record import ConsumerRecord, Deserializer, RecordDecoder
-from barnabas.client.failures import RETRIABLE, NoBroker, TimedOut
+from barnabas.client.failures import TimedOut
 from barnabas.client.fetches import Fetches
 from barnabas.client.group_member import GroupMember
 from barnabas.client.handout import HandOut
 from barnabas.client.network import Network
-from barnabas.client.offset_lookup import Found, ask_offsets
 from barnabas.client.offsets import EARLIEST, LATEST, OffsetAt
 from barnabas.client.participation import Committed, Participation
+from barnabas.client.questions import Questions
 from barnabas.client.subscription import RebalanceListener, Subscription
 from barnabas.client.turn import Turn
-from barnabas.errors import BarnabasError, Code, Refused
+from barnabas.errors import BarnabasError
 from barnabas.types import Offset, TopicPartition
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Consumer:
             raise BarnabasError(
                 "heartbeat.interval.ms must be less than session.timeout.ms: a third is usual."
             )
-        self._read_committed = _ISOLATION[isolation_level]
+        read_committed = _ISOLATION[isolation_level]
         self._max_poll_records = max_poll_records
         self._api_timeout = default_api_timeout_ms / 1000
         self._idle_timeout = consumer_timeout_ms / 1000
@@ -110,7 +110,7 @@ class Consumer:
             max_bytes=fetch_max_bytes,
             max_partition_bytes=max_partition_fetch_bytes,
             max_wait_ms=fetch_max_wait_ms,
-            read_committed=self._read_committed,
+            read_committed=read_committed,
             retry_backoff_ms=retry_backoff_ms,
         )
         self._network = Network(
@@ -142,10 +142,11 @@ class Consumer:
                 create=allow_auto_create_topics,
                 internal=not exclude_internal_topics,
             ),
-            read_committed=self._read_committed,
+            read_committed=read_committed,
             auto_commit_interval=auto_commit_interval_ms / 1000 if enable_auto_commit else None,
             timeout=self._api_timeout,
         )
+        self._questions = Questions(self._network, read_committed=read_committed, timeout=self._api_timeout)
         decoder = RecordDecoder(
             check_crcs=check_crcs, key_deserializer=key_deserializer, value_deserializer=value_deserializer
         )
@@ -250,15 +251,7 @@ class Consumer:
 
     def partitions_for(self, topic: str) -> list[TopicPartition]:
         """All partitions of a topic."""
-
-        def ask() -> list[TopicPartition]:
-            snapshot = self._network.wait_for(partial(self._network.refresh, [topic]), self._api_timeout)
-            if topic not in snapshot.topics:
-                code = snapshot.refused.get(topic, Code.UNKNOWN_TOPIC_OR_PARTITION)
-                raise Refused(code, f"Topic {topic!r}: {code.advice}")
-            return [TopicPartition(topic, each.index) for each in snapshot.topics[topic].partitions]
-
-        return self._retry(ask)
+        return self._questions.partitions_of(topic)
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Give nothing of these until they are resumed."""
@@ -318,16 +311,16 @@ class Consumer:
 
     def offsets_for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAt | None]:
         """The first record at or after each time; None where there is none."""
-        found = self._offsets(times)
+        found = self._questions.offsets(times)
         return {partition: at if at.offset >= 0 else None for partition, at in found.items()}
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
-        found = self._offsets(dict.fromkeys(partitions, EARLIEST))
+        found = self._questions.offsets(dict.fromkeys(partitions, EARLIEST))
         return {partition: at.offset for partition, at in found.items()}
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
         """The offsets that the next records will get; with read_committed, of the first that is not decided."""
-        found = self._offsets(dict.fromkeys(partitions, LATEST))
+        found = self._questions.offsets(dict.fromkeys(partitions, LATEST))
         return {partition: at.offset for partition, at in found.items()}
 
     # Reading
@@ -383,7 +376,9 @@ class Consumer:
         if self._part.group is None:
             raise BarnabasError("This consumer has no group.id.")
         ask = partial(self._part.committed, wanted)
-        found = self._retry(lambda: self._network.wait_for(ask, self._api_timeout, "Asking the group"))
+        found = self._questions.retry(
+            lambda: self._network.wait_for(ask, self._api_timeout, "Asking the group")
+        )
         return {partition: Offset(offset) for partition, offset in found.items()}
 
     # For `async_consumer`, which waits in its own way
@@ -466,34 +461,3 @@ class Consumer:
         finally:
             self._user = None
             self._using.release()
-
-    def _offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAt]:
-        found: dict[TopicPartition, OffsetAt] = {}
-
-        def ask() -> dict[TopicPartition, OffsetAt]:
-            left = {TopicPartition(*each): at for each, at in wanted.items() if each not in found}
-            start = partial(ask_offsets, self._network, left, read_committed=self._read_committed)
-            answer: Found = self._network.wait_for(start, self._api_timeout, "Asking for offsets")
-            failures = []
-            for partition, at in answer.items():
-                if isinstance(at, Refused):
-                    failures.append(at)
-                else:
-                    found[partition] = at
-            if failures:
-                raise failures[0]
-            return found
-
-        return self._retry(ask)
-
-    def _retry(self, ask: Callable[[], T]) -> T:
-        """What `ask` gives; what may pass by itself is tried again, but nobody waits for what there is not."""
-        deadline = time.monotonic() + self._api_timeout
-        while True:
-            try:
-                return ask()
-            except Refused as why:
-                hopeless = why.code is Code.UNKNOWN_TOPIC_OR_PARTITION or isinstance(why, NoBroker)
-                if why.code not in RETRIABLE or hopeless or time.monotonic() >= deadline:
-                    raise
-            time.sleep(self._network.retry_backoff)

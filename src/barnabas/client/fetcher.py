@@ -12,10 +12,12 @@ from barnabas.client.network import Network, Timer
 from barnabas.client.offset_lookup import Found, ask_offsets, missing
 from barnabas.client.turn import Turn
 from barnabas.errors import Code, Refused
-from barnabas.types import TopicPartition
+from barnabas.types import Offset, TopicPartition
 from barnabas.wire.messages.fetch import FetchResponse
 
-AskCommitted = Callable[[list[TopicPartition], Callable[[dict[TopicPartition, int] | Refused], None]], None]
+AskCommitted = Callable[
+    [list[TopicPartition], Callable[[dict[TopicPartition, Offset] | Refused], None]], None
+]
 
 
 class Fetcher:
@@ -91,7 +93,7 @@ class Fetcher:
         self._network.ask(fetch.node, fetch.request, FetchResponse, told, wait=wait, lane=fetch.lane)
 
     def _look_up_committed(self, asked: list[Asked]) -> None:
-        def told(found: dict[TopicPartition, int] | Refused) -> None:
+        def told(found: dict[TopicPartition, Offset] | Refused) -> None:
             with self._turn:
                 if isinstance(found, Refused):
                     self._fetches.not_found(asked, found, time.monotonic())

@@ -216,27 +216,36 @@ def committed_offsets(
     cluster: Cluster, group: str, partitions: Iterable[TopicPartition] | None, *, timeout: float
 ) -> dict[TopicPartition, Offset]:
     """What a group has committed, of these partitions or of all; where nothing is committed nothing is said."""
+    request = committed_request(group, partitions)
+
+    def ask() -> dict[TopicPartition, Offset]:
+        return committed_in(cluster.coordinator(group).call(request, OffsetFetchResponse), group)
+
+    return cluster.retry(ask, timeout=timeout)
+
+
+def committed_request(group: str, partitions: Iterable[TopicPartition] | None) -> OffsetFetchRequest:
+    """What has the group committed, of these partitions or of all?"""
     topics: dict[str, OffsetFetchTopic] = {}
     for topic, number in partitions or ():
         topics.setdefault(topic, OffsetFetchTopic(topic)).partition_indexes.append(number)
     wanted = None if partitions is None else list(topics.values())
     # One group in the fields of old versions, the same in those of new ones: a version sends what it has.
-    request = OffsetFetchRequest(group, wanted, [OffsetFetchGroup(group, topics=wanted)], require_stable=True)
+    return OffsetFetchRequest(group, wanted, [OffsetFetchGroup(group, topics=wanted)], require_stable=True)
 
-    def ask() -> dict[TopicPartition, Offset]:
-        answer = cluster.coordinator(group).call(request, OffsetFetchResponse)
-        found = answer.groups[0] if answer.groups else answer
-        check(found.error_code, f"Group {group!r}")
-        offsets: dict[TopicPartition, Offset] = {}
-        for topic in found.topics:
-            for each in topic.partitions:
-                partition = TopicPartition(topic.name, each.partition_index)
-                check(each.error_code, f"Group {group!r}, partition {partition}")
-                if each.committed_offset >= 0:
-                    offsets[partition] = Offset(each.committed_offset)
-        return offsets
 
-    return cluster.retry(ask, timeout=timeout)
+def committed_in(answer: OffsetFetchResponse, group: str) -> dict[TopicPartition, Offset]:
+    """What an answer says is committed. Raises Refused."""
+    found = answer.groups[0] if answer.groups else answer
+    check(found.error_code, f"Group {group!r}")
+    offsets: dict[TopicPartition, Offset] = {}
+    for topic in found.topics:
+        for each in topic.partitions:
+            partition = TopicPartition(topic.name, each.partition_index)
+            check(each.error_code, f"Group {group!r}, partition {partition}")
+            if each.committed_offset >= 0:
+                offsets[partition] = Offset(each.committed_offset)
+    return offsets
 
 
 def commit_request(

@@ -21,7 +21,7 @@ from barnabas.client.network import Network
 from barnabas.client.subscription import Subscription
 from barnabas.client.turn import Turn
 from barnabas.errors import BarnabasError, Refused
-from barnabas.types import TopicPartition
+from barnabas.types import Offset, TopicPartition
 
 Committed = Callable[[dict[TopicPartition, int], Refused | None], None]
 """Hears what was to be committed, and why that failed, or None."""
@@ -241,7 +241,7 @@ class Participation:
     def committed(
         self,
         partitions: list[TopicPartition],
-        done: Callable[[dict[TopicPartition, int] | Refused], None],
+        done: Callable[[dict[TopicPartition, Offset] | Refused], None],
     ) -> None:
         """In the network's thread: what the group has committed of these."""
         self._commits.ask_committed(partitions, done)
