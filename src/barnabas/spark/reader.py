@@ -13,10 +13,10 @@ from pyspark.sql.types import StructType
 from barnabas.errors import BarnabasError
 from barnabas.spark.bounds import BoundsState
 from barnabas.spark.options import ReadOptions
-from barnabas.spark.plainly import plainly
 from barnabas.spark.ranges import OffsetRange, Offsets, ranges_between, split
 from barnabas.spark.schema import Shape, checked
 from barnabas.spark.survey import Survey
+from barnabas.spark.worker import plainly, settle_in
 from barnabas.types import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -47,6 +47,7 @@ def read_task(options: ReadOptions, shape: Shape, task: InputPartition) -> Itera
         return  # Spark's way to say that there is nothing to read at all
     from barnabas.client.partition_reader import read_partition  # not needed for planning
 
+    settle_in()
     with plainly():
         for batch in read_partition(
             options.bootstrap,

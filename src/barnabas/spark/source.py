@@ -10,8 +10,8 @@ from pyspark.sql.types import StructType
 
 from barnabas.errors import BarnabasError
 from barnabas.spark.options import Use, includes_headers, read_options, write_options
-from barnabas.spark.plainly import plainly
 from barnabas.spark.schema import full_schema
+from barnabas.spark.worker import plainly
 
 if TYPE_CHECKING:
     from barnabas.spark.reader import BatchReader

@@ -18,11 +18,11 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from barnabas.spark.options import ReadOptions
-from barnabas.spark.plainly import plainly
 from barnabas.spark.ranges import Offsets, from_json, limited, ranges_between, split, to_json
 from barnabas.spark.reader import Task, read_task, report_loss
 from barnabas.spark.schema import Shape, checked
 from barnabas.spark.survey import Survey
+from barnabas.spark.worker import plainly
 
 JsonOffsets: TypeAlias = dict[str, dict[str, int]]
 

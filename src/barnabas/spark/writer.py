@@ -25,7 +25,7 @@ from pyspark.sql.types import (
 from barnabas.client.producer import Producer
 from barnabas.errors import BarnabasError
 from barnabas.spark.options import WriteOptions
-from barnabas.spark.plainly import plainly
+from barnabas.spark.worker import plainly, settle_in
 
 log = logging.getLogger(__name__)
 
@@ -55,21 +55,16 @@ class TableWriter:
         self._columns = _checked(schema, options.topic)
 
     def write(self, batches: Iterator[Any]) -> Written:
+        settle_in()
         rows = 0
         options = self._options
-        with plainly():
-            producer = Producer(
-                bootstrap_servers=options.bootstrap, **{"client_id": "barnabas-spark", **options.client}
-            )
-            with producer:
-                waiting: list[Any] = []
-                for batch in batches:
-                    rows += batch.num_rows
-                    for topic, part in self._by_topic(batch):
-                        waiting.append(_send(producer, topic, part, self._columns))
-                producer.flush()
-                for sent in waiting:
-                    sent.result()
+        settings = {"client_id": "barnabas-spark", **options.client}
+        with plainly(), Producer(bootstrap_servers=options.bootstrap, **settings) as producer:
+            for batch in batches:
+                rows += batch.num_rows
+                for topic, part in self._by_topic(batch):
+                    producer.send_table(topic, part, **self._columns)
+            producer.flush()  # raises what was refused
         return Written(rows)
 
     def _by_topic(self, batch: Any) -> Iterator[tuple[str, Any]]:
@@ -114,7 +109,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             )
 
 
-def _checked(schema: StructType, topic: str | None) -> list[str]:
+def _checked(schema: StructType, topic: str | None) -> dict[str, str]:
     """The columns that are sent, if they can be; others are passed over, as Spark's Kafka sink does."""
     there = {field.name: field.dataType for field in schema}
     if "value" not in there:
@@ -130,20 +125,4 @@ def _checked(schema: StructType, topic: str | None) -> list[str]:
         fits = isinstance(found, kinds) and (name != "headers" or found.simpleString() == _HEADERS)
         if not fits:
             raise BarnabasError(f"The column {name} must be {wanted}, not {found.simpleString()}: cast it.")
-    return [name for name in _TYPES if name in there and name != "topic"]
-
-
-def _send(producer: Producer, topic: str, rows: Any, columns: list[str]) -> Any:
-    """Stand-in for Producer.send_table."""
-
-    def column(name: str) -> list[Any]:
-        found = rows.column(name).to_pylist() if name in columns else [None] * rows.num_rows
-        return [each.encode() if isinstance(each, str) else each for each in found]
-
-    sent = None
-    for key, value, partition, headers in zip(
-        *map(column, ("key", "value", "partition", "headers")), strict=True
-    ):
-        pairs = [(each["key"], each["value"]) for each in headers or ()]
-        sent = producer.send(topic, value, key=key, partition=partition, headers=pairs)
-    return sent
+    return {name: name for name in _TYPES if name in there and name != "topic"}

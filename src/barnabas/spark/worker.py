@@ -1,8 +1,10 @@
-"""How an error of ours reaches a person who uses Spark: as its sentence, without the traceback of a worker.
+"""What holds in the processes that Spark starts for Python: errors as sentences, and no garbage looked for in vain.
 
 Used around everything that Spark calls in a process of its own.
 """
 
+import functools
+import gc
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +16,7 @@ _IN_A_WORKER = "PYTHON_WORKER_FACTORY_SECRET"
 
 @contextmanager
 def plainly() -> Iterator[None]:
-    """Let a BarnabasError pass as one sentence."""
+    """Let a BarnabasError pass as one sentence, without the traceback of a worker."""
     try:
         yield
     except BarnabasError as error:
@@ -23,3 +25,10 @@ def plainly() -> Iterator[None]:
             os.environ["SPARK_HIDE_TRACEBACK"] = "1"
         error.__cause__ = None
         raise
+
+
+@functools.cache
+def settle_in() -> None:
+    """On an executor: what is imported stays. Spark collects garbage after each task, 40 ms to look at modules."""
+    if _IN_A_WORKER in os.environ:
+        gc.freeze()
