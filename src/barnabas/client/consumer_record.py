@@ -4,8 +4,10 @@ PURE. Called by `handout`. Batches are decoded a stretch at a time, when the fir
 records are made when they are given.
 """
 
+import gc
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -168,7 +170,8 @@ class RecordDecoder:
         place = repeat(topic), repeat(number)
         found = zip(*place, offsets, timestamps, kinds, made_keys, made_values, its_headers, strict=False)
         # tuple.__new__ takes the tuple that zip has made: a third of the time of calling the class.
-        return list(map(tuple.__new__, repeat(ConsumerRecord), found))
+        with _collector_at_rest():
+            return list(map(tuple.__new__, repeat(ConsumerRecord), found))
 
     def _complaint(self, where: str, key: bytes | None, value: bytes | None) -> BarnabasError:
         why: Exception | None = None
@@ -182,6 +185,18 @@ class RecordDecoder:
         return BarnabasError(
             f"The {what} of the record at {where} cannot be read: {why!r}. Seek behind it to go on."
         )
+
+
+@contextmanager
+def _collector_at_rest() -> Iterator[None]:
+    """While many records are made, of which none is garbage: to look through them again and again took 160 ns each."""
+    is_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if is_on:
+            gc.enable()
 
 
 def _large_decoder() -> DecodeTogether:
