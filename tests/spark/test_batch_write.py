@@ -114,7 +114,11 @@ def test_a_million_bytes_are_one_record(spark: Any, topic: Topic, save: Save, lo
         (["'x' as value"], {"topic": "t", "subscribe": "t"}, "The option subscribe is not for writes"),
         (["'x' as value"], {"topic": "t", "kafka.ack": "all"}, "did you mean kafka.acks?"),
         (["'x' as value", "string(null) as topic"], {}, "A row has no topic"),
-        (["'x' as value", "99 as partition"], {"topic": "TOPIC"}, "A row names partition 99, but the topic has 3."),
+        (
+            ["'x' as value", "99 as partition"],
+            {"topic": "TOPIC"},
+            "A row names partition 99, but the topic has 3.",
+        ),
     ],
 )
 def test_what_cannot_be_written_is_one_sentence(
