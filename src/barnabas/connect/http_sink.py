@@ -64,7 +64,7 @@ def _poster(
         import pyarrow as pa
         from pyspark import TaskContext
 
-        from barnabas.spark.plainly import plainly
+        from barnabas.spark.worker import plainly
 
         part = TaskContext.get().partitionId()
         for number, lines in enumerate(_chunks(parts, rows)):
