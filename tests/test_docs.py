@@ -26,7 +26,7 @@ def test_every_file_that_the_architecture_names_is_there() -> None:
 
 def test_every_module_has_its_place_in_the_file_map() -> None:
     text = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
-    folders = ("log", "cluster", "coordinator", "broker", "wire")
+    folders = ("log", "cluster", "coordinator", "broker", "wire", "generate", "pipelines")
     modules = {path for folder in folders for path in (ROOT / "src" / "barnabas" / folder).glob("*.py")}
     missing = sorted(
         path.name for path in modules if path.name != "__init__.py" and f"`{path.name}`" not in text

@@ -2,11 +2,11 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from barnabas.cli.exits import ends_well
+from barnabas.cli.exits import WrongUsage, ends_well
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, pairs
 from barnabas.errors import BarnabasError
 
@@ -51,10 +51,7 @@ def describe(which: Which, settings: Parameters = None) -> None:
     barnabas pipeline describe activity-tracking
     barnabas pipeline describe visits.py --set output=/data/visits
     """
-    from barnabas.pipelines.finding import find
-
-    pipeline = find(which)
-    values = pipeline.settings(pairs(settings, "--set"))
+    pipeline, values = _found(which, settings)
     sources, sinks = pipeline.places(values)
     typer.echo(f"{pipeline.name}\n\n{pipeline.about}\n")
     for name, place in sources.items():
@@ -114,9 +111,7 @@ def run(
     barnabas pipeline run activity-tracking --once --checkpoint /data/checkpoints/activity
     barnabas pipeline run visits.py --master spark://10.0.0.1:7077 --set gap='10 minutes'
     """
-    from barnabas.pipelines.finding import find
-
-    pipeline = find(which)
+    pipeline, _ = _found(which, settings)
     from barnabas.pipelines.running import Run
     from barnabas.pipelines.running import run as run_pipeline
 
@@ -151,13 +146,24 @@ def new(
         path = path.with_name(path.name + ".py")
     name = path.stem.replace("-", "_")
     if not name.isidentifier():
-        raise BarnabasError(f"{path.stem!r} cannot be the name of a function: use letters, digits and _.")
+        raise WrongUsage(f"{path.stem!r} cannot be the name of a function: use letters, digits and _.")
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(_TEMPLATE.replace("NAME", name).replace("FILE", str(path)))
     except FileExistsError:
         raise BarnabasError(f"{path} is there already.") from None
     typer.echo(f"Made {path}. Run it with: barnabas pipeline run {path}")
+
+
+def _found(which: str, settings: list[str] | None) -> "tuple[Pipeline, dict[str, Any]]":
+    """The pipeline that is meant, and its parameters; a wrong name of either is wrong usage."""
+    from barnabas.pipelines.finding import find
+
+    try:
+        pipeline = find(which)
+        return pipeline, pipeline.settings(pairs(settings, "--set"))
+    except BarnabasError as error:
+        raise WrongUsage(str(error)) from error
 
 
 def _ready() -> "dict[str, Pipeline]":
