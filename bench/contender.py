@@ -275,16 +275,19 @@ def produce(job: Job) -> dict[str, float]:
 
 def consume(job: Job) -> dict[str, float]:
     contender = CONTENDERS[job["who"]](job)
+    reading = contender.consume(job["records"])
     with _Measured(job) as measured:
-        read, reading = (0, 0), contender.consume(job["records"])
+        first_s, read = 0.0, (0, 0)
         for read in reading:
             measured.check_time()
+            if not first_s and read[0]:
+                first_s = measured.seconds
             if read[0] >= job["records"]:
                 break  # hanging up is not measured
     reading.close()
     if read != (job["records"], job["records"] * job["record_bytes"]):
         raise ContenderFailedError(f"read {read[1]} bytes in {read[0]} records: not what was sent")
-    return measured.result
+    return measured.result | {"first_s": first_s}
 
 
 def latency(job: Job) -> dict[str, float]:
@@ -341,7 +344,7 @@ class _Measured:
         return self
 
     def __exit__(self, *_: object) -> None:
-        seconds = time.monotonic() - self._begun
+        seconds = self.seconds
         spent = cost(os.getpid()).since(self._before)
         self.result = {
             "bytes": self._payload,
@@ -350,8 +353,12 @@ class _Measured:
             "busiest_thread_s": spent.busiest_thread_s,
         }
 
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._begun
+
     def check_time(self) -> None:
-        if time.monotonic() - self._begun > LIMIT_S:
+        if self.seconds > LIMIT_S:
             raise ContenderFailedError(f"not done after {LIMIT_S:.0f} s")
 
 
