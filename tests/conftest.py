@@ -34,6 +34,11 @@ def java_is_here() -> bool:
     return version is not None and int(version[1]) >= OLDEST_JAVA
 
 
+def postgres_programs() -> Path | None:
+    """The folder of PostgreSQL's programs, where Debian puts them."""
+    return next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)), None)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     # kafka-python loads its schemas in a way that Python 3.11 and 3.12 warn about in their own name.
     for call in ("open_text", "read_text"):
@@ -48,6 +53,8 @@ def pytest_report_header() -> list[str]:
     lines = []
     if not java_is_here():
         lines.append(f"no Java {OLDEST_JAVA} or newer here: the tests marked `java` are left out")
+    if postgres_programs() is None:
+        lines.append("no PostgreSQL here: the tests that need it are left out")
     if given := os.environ.get("BARNABAS_TEST_BOOTSTRAP"):
         lines.append(f"the tests of clients talk to the broker at {given}")
     return lines

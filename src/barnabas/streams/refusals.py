@@ -13,7 +13,7 @@ from typing import TypeVar
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import DataType, StructType, TimestampNTZType, TimestampType
 
 from barnabas.errors import BarnabasError
 
@@ -58,6 +58,17 @@ def require_columns(frame: DataFrame, names: Sequence[str], step: str) -> None:
     for name in names:
         if name not in frame.columns:
             raise StreamError(f"{step}: {_no_such_column(name, frame.columns)}")
+
+
+def require_time(frame: DataFrame, column: str, step: str) -> None:
+    """Event time has to be a column of timestamps, or the window of an earlier aggregate."""
+    require_columns(frame, [column], step)
+    kind = frame.schema[column].dataType
+    if not isinstance(kind, TimestampType | TimestampNTZType | StructType):
+        raise StreamError(
+            f"{step}: {column} is {kind.simpleString()}, not a timestamp; "
+            f"map({column}=to_timestamp('{column}')) makes it one, or name another with on=."
+        )
 
 
 def _no_such_column(name: str, there: Sequence[str]) -> str:

@@ -11,10 +11,18 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column, DataFrame, SparkSession, functions
-from pyspark.sql.types import StructType, TimestampNTZType, TimestampType
+from pyspark.sql.types import StructType
 
 from barnabas.streams.aggregates import Columnar
-from barnabas.streams.refusals import StreamError, analysed, duration, require_columns, schema_of
+from barnabas.streams.json_fields import with_json_fields
+from barnabas.streams.refusals import (
+    StreamError,
+    analysed,
+    duration,
+    require_columns,
+    require_time,
+    schema_of,
+)
 
 if TYPE_CHECKING:
     from barnabas.streams.outputs import Output
@@ -22,7 +30,6 @@ if TYPE_CHECKING:
 
 DEFAULT_BOOTSTRAP = "localhost:9092"
 DEFAULT_EVENT_TIME = "timestamp"
-_NO_JSON = "a value is no JSON of the schema (bad='drop' or bad='COLUMN' lets it pass): "
 
 
 class Shape(Enum):
@@ -116,30 +123,7 @@ class Stream:
         What does not parse makes the query fail; `bad="null"` gives nulls, `bad="drop"` leaves the row out, and
         any other word is the name of a column that then holds the text (null in good rows), to branch on.
         """
-        require_columns(self.dataframe, [column], "json")
-        wanted = schema_of(schema)
-        names = wanted.fieldNames()
-        corrupt = bad if bad not in ("fail", "null", "drop") else "_unparsed"
-        if corrupt in names:
-            raise StreamError(f"json: the schema has a field {corrupt} already; give bad= another name.")
-        text = functions.col(column).cast("string")
-        parsed = functions.from_json(
-            text,
-            StructType(wanted.fields).add(corrupt, "string") if bad != "null" else wanted,
-            {"columnNameOfCorruptRecord": corrupt} if bad != "null" else {},
-        )
-        kept = [name for name in self.dataframe.columns if name != column and name not in (*names, corrupt)]
-        with analysed(self.dataframe, "json"):
-            # Generated columns: Spark would parse twice if it could push the filter below a projection.
-            frame = self.dataframe.select(*kept, functions.inline(functions.array(parsed)))
-            unparsed = functions.col(f"`{corrupt}`")
-            if bad == "drop":
-                frame = frame.filter(unparsed.isNull()).drop(corrupt)
-            elif bad == "fail":
-                complaint = functions.concat(functions.lit(_NO_JSON), functions.substring(unparsed, 1, 200))
-                fine = functions.when(unparsed.isNotNull(), functions.raise_error(complaint)).otherwise(True)
-                frame = frame.filter(fine).drop(corrupt)
-            return self._rows(frame)
+        return self._rows(with_json_fields(self.dataframe, schema_of(schema), column, bad))
 
     def select(self, *columns: Columnar, **named: Columnar) -> "Stream":
         """Only these columns: `select("user", total=col("price") * col("n"))`."""
@@ -372,7 +356,7 @@ class Stream:
         )
 
     def _with_watermark(self, column: str, delay: str, step: str) -> "Stream":
-        require_time(self, column, step)
+        require_time(self.dataframe, column, step)
         if self.watermark is not None and (column, delay) != (self.event_time, self.watermark):
             raise StreamError(
                 f"{step}: the stream has a watermark of {self.watermark} on {self.event_time} already; it can have one."
@@ -403,17 +387,6 @@ class Branches(Mapping[str, Stream]):
 
     def __len__(self) -> int:
         return len(self._streams)
-
-
-def require_time(stream: Stream, column: str, step: str) -> None:
-    """Event time has to be a column of timestamps, or the window of an earlier aggregate."""
-    require_columns(stream.dataframe, [column], step)
-    kind = stream.dataframe.schema[column].dataType
-    if not isinstance(kind, TimestampType | TimestampNTZType | StructType):
-        raise StreamError(
-            f"{step}: {column} is {kind.simpleString()}, not a timestamp; "
-            f"map({column}=to_timestamp('{column}')) makes it one, or name another with on=."
-        )
 
 
 def _column(given: Columnar) -> Column:

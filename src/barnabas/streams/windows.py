@@ -9,8 +9,8 @@ from datetime import timedelta
 from pyspark.sql import Column, functions
 from pyspark.sql.types import StructType
 
-from barnabas.streams.refusals import StreamError, analysed, duration
-from barnabas.streams.stream import DEFAULT_EVENT_TIME, Shape, Stream, require_time
+from barnabas.streams.refusals import StreamError, analysed, duration, require_time
+from barnabas.streams.stream import DEFAULT_EVENT_TIME, Shape, Stream
 
 WINDOW = "window"
 
@@ -74,7 +74,7 @@ def _timed(
     stream: Stream, watermark: str | timedelta | None, on: str | None, step: str
 ) -> tuple[Stream, str]:
     column = on or stream.event_time or DEFAULT_EVENT_TIME
-    require_time(stream, column, step)
+    require_time(stream.dataframe, column, step)
     if isinstance(stream.dataframe.schema[column].dataType, StructType) and column != WINDOW:
         raise StreamError(f"{step}: {column} is a struct, not a timestamp.")
     if stream.shape is Shape.RUNNING:

@@ -1,0 +1,35 @@
+"""Every example of docs/STREAMS.md runs, in the order of the page, and prints the text that stands below it."""
+
+import contextlib
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.client.admin import Admin
+from barnabas.testing import Broker
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "STREAMS.md"
+_EXAMPLE = re.compile(r"^```python\n(.*?)^```\n(?:```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.java
+def test_the_examples_print_what_the_page_says(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    examples = _EXAMPLE.findall(PAGE.read_text())
+    assert len(examples) >= 3
+    with Broker() as broker:
+        with Admin(broker.bootstrap) as admin:
+            for topic in ("orders", "big-orders"):
+                admin.create_topic(topic, partitions=1)
+        names: dict[str, Any] = {}
+        for code, expected in examples:
+            printed = io.StringIO()
+            # The session of the tests is the one that start_session finds.
+            with contextlib.redirect_stdout(printed):
+                exec(code.replace("localhost:9092", broker.bootstrap), names)
+            assert printed.getvalue() == expected
