@@ -17,6 +17,18 @@ def test_the_table_of_settings_is_what_is_declared() -> None:
     assert (ROOT / "docs" / "SETTINGS.md").read_text() == module.table(), again
 
 
+def test_the_tables_of_connectors_are_what_is_declared() -> None:
+    source = importlib.util.spec_from_file_location(
+        "connector_tables", ROOT / "tools" / "connector_tables.py"
+    )
+    assert source is not None
+    assert source.loader is not None
+    module = importlib.util.module_from_spec(source)
+    source.loader.exec_module(module)
+    text = (ROOT / "docs" / "CONNECT.md").read_text()
+    assert text == module.page(text), "run: .venv/bin/python tools/connector_tables.py"
+
+
 def test_every_file_that_the_architecture_names_is_there() -> None:
     text = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
     named = set(re.findall(r"`([a-z_]+\.py)`", text))
@@ -26,7 +38,17 @@ def test_every_file_that_the_architecture_names_is_there() -> None:
 
 def test_every_module_has_its_place_in_the_file_map() -> None:
     text = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
-    folders = ("log", "cluster", "coordinator", "broker", "wire", "generate", "pipelines")
+    folders = (
+        "log",
+        "cluster",
+        "coordinator",
+        "broker",
+        "wire",
+        "generate",
+        "pipelines",
+        "streams",
+        "connect",
+    )
     modules = {path for folder in folders for path in (ROOT / "src" / "barnabas" / folder).glob("*.py")}
     missing = sorted(
         path.name for path in modules if path.name != "__init__.py" and f"`{path.name}`" not in text

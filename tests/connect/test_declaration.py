@@ -109,3 +109,10 @@ def test_what_new_writes_is_a_declaration(tmp_path: Path, source: str, sink: str
     )
     file.write_text(bare)
     read_declaration(file)  # every default that it shows is a value that it takes
+
+
+def test_the_file_in_the_page_is_a_declaration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "CONNECT.md").read_text()
+    text = page.split("```toml\n")[1].split("```")[0]
+    monkeypatch.setenv("SHOP_PASSWORD", "secret")
+    assert list(read_declaration(_declared(tmp_path, text)).flows) == ["load", "keep"]

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from barnabas.connect.connector import Batch
+from barnabas.connect.delta import DeltaSink
 from barnabas.connect.files import ParquetSink
 from barnabas.connect.option import ConnectError
 from tests.connect.conftest import RunFile
@@ -101,3 +102,8 @@ def test_wrong_columns_are_told_before_anything_runs(run_file: RunFile, tmp_path
     with pytest.raises(Exception, match="filter: there is no column vale; did you mean value"):
         run_file(ends + 'where = "vale is not null"')
     assert not (tmp_path / "out").exists()
+
+
+def test_delta_that_spark_does_not_have_is_one_sentence(spark: Any, tmp_path: Path) -> None:
+    with pytest.raises(ConnectError, match=r"Delta tables need Delta Lake in Spark: .* \(this is 4\.\d"):
+        DeltaSink(path=str(tmp_path / "table")).write(spark.range(1), Batch("a", 0))

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.connect.connector import Batch, Sink, StreamSource, connector
+from barnabas.connect.database import told_plainly
 from barnabas.connect.option import ConnectError, option
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ class DeltaSink(Sink):
         writer = writer.option("txnAppId", batch.origin).option("txnVersion", batch.number)
         if self.partition_by:
             writer = writer.partitionBy(*self.partition_by)
-        writer.save(self.path)
+        with told_plainly(f"Writing to {self.path} with Delta Lake, which has to be the one for this Spark"):
+            writer.save(self.path)
 
 
 def require_delta(spark: "SparkSession") -> None:
