@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.client import Producer
+from barnabas import Producer
 from barnabas.testing import Broker
 from barnabas.wire.batch import Record, encode_batch
 from barnabas.wire.compression import Compression

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.client import Producer
+from barnabas import Producer
 from tests.cli.conftest import COMMAND, Run
 from tests.deadline import Deadline
 

@@ -86,7 +86,7 @@ def test_settings_that_cannot_be_are_one_sentence(barnabas: Run, topic: str) -> 
 
 
 def test_a_brokers_settings_are_explained(barnabas: Run, bootstrap: str) -> None:
-    from barnabas.client import Admin
+    from barnabas import Admin
 
     with Admin(bootstrap) as admin:
         number = admin.describe_cluster().brokers[0].id

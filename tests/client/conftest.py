@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from barnabas.client import Admin
+from barnabas import Admin
 from tests.deadline import eventually
 
 _numbers = itertools.count()

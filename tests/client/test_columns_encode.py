@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.client import Admin
+from barnabas import Admin
 from barnabas.client.columns import EncodedRecords, encode
 from barnabas.client.key_hashes import murmur2_of
 from barnabas.client.partition_reader import read_partition

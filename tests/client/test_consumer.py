@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.client import Admin, Consumer, Producer
+from barnabas import Admin, Consumer, Producer
 from barnabas.client.failures import NoBroker
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.testing import Broker

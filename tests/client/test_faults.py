@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from barnabas import Admin, Consumer, Producer, TopicPartition, errors
-from barnabas.client import Sent
+from barnabas import Admin, Consumer, Producer, Sent, TopicPartition, errors
 from barnabas.testing import Broker
 from tests.client.unreliable import FaultyProxy
 from tests.deadline import Deadline

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer as ConfluentProducer
 
-from barnabas.client import Admin, Producer
+from barnabas import Admin, Producer
 from barnabas.client.partition_reader import read_partition
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.testing import Broker

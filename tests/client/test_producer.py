@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.client import Consumer, ConsumerRecord, Producer
+from barnabas import Consumer, ConsumerRecord, Producer
 from barnabas.client.failures import NoBroker
 from barnabas.client.partitioner import partition_of
 from barnabas.errors import BarnabasError, Code, Refused

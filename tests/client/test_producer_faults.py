@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.client import Admin, Producer
+from barnabas import Admin, Producer
 from barnabas.client.batches import Sent
 from barnabas.client.failures import TimedOut
 from barnabas.errors import BarnabasError, Code, Refused

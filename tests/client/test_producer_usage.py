@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.client import AsyncProducer, Producer
+from barnabas import AsyncProducer, Producer
 from barnabas.client.batches import Sent
 from barnabas.client.failures import TimedOut
 from barnabas.client.partitioner import partition_of

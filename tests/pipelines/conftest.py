@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from barnabas.client import Admin, Producer
+from barnabas import Admin, Producer
 from barnabas.generate import Clock, streams
 from barnabas.generate.sending import send
 from barnabas.pipelines.finding import find

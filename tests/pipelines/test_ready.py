@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.client import Producer
+from barnabas import Producer
 from barnabas.pipelines.running import Ended
 from barnabas.testing import Broker
 from tests.pipelines.conftest import Made

@@ -70,7 +70,7 @@ def demo(
 
 @contextmanager
 def _broker(folder: Path) -> Iterator[str]:
-    from barnabas.client import Admin
+    from barnabas import Admin
     from barnabas.testing import Broker
 
     with Broker({"num.partitions": "2"}, data=folder / "data") as broker:
@@ -111,7 +111,7 @@ class Visitors:
         return not self._thread.is_alive()
 
     def _send(self) -> None:
-        from barnabas.client import Producer
+        from barnabas import Producer
         from barnabas.generate import Clock, streams
         from barnabas.generate.sending import paced, send
 
@@ -136,7 +136,7 @@ class Found:
     """What the pipeline has found so far: sessions from their topic, top pages from their table."""
 
     def __init__(self, bootstrap: str, pages: Path) -> None:
-        from barnabas.client import Consumer
+        from barnabas import Consumer
 
         self.sessions = 0
         self.windows: set[datetime] = set()

@@ -213,7 +213,7 @@ def check_topics(pipeline: Pipeline, how: Run, settings: Mapping[str, Any]) -> N
     wanted = [place for place in (*sources.values(), *sinks.values()) if isinstance(place, Topic)]
     if not wanted:
         return
-    from barnabas.client import Admin
+    from barnabas import Admin
 
     with Admin(bootstrap_servers=how.bootstrap, request_timeout_ms=_BROKER_TIMEOUT_MS) as admin:
         there = set(admin.list_topics())
