@@ -183,9 +183,10 @@ def _sides(folder: Path, control: bool, size: Size, warmed: Callable[[str], None
 
 def _estimate(workload: Workload, size: Size, rounds: int | None) -> float:
     cases = workload.cases(size)
-    each = sum(case.seconds for case in cases)
+    wanted = rounds or workload.rounds(size)
+    measured_s = sum(case.seconds * min(case.most_rounds, wanted) for case in cases)
     warm_up_s = 0.0 if workload.FRESH else cases[0].seconds
-    return 2 * (each * (rounds or workload.rounds(size)) + warm_up_s)
+    return 2 * (measured_s + warm_up_s)
 
 
 def _progress(console: Console) -> Progress:
