@@ -39,7 +39,6 @@ class AsyncProducer:
         self,
         topic: str,
         value: Any = None,
-        *,
         key: Any = None,
         headers: GivenHeaders | None = None,
         partition: int | None = None,

@@ -14,12 +14,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from enum import Enum
 from itertools import islice
-from selectors import EVENT_READ, EVENT_WRITE, BaseSelector
 from struct import Struct
 from typing import Any, Protocol, TypeAlias
 
 from barnabas.client.failures import TimedOut, Unreachable
 from barnabas.client.metadata import Address
+from barnabas.client.poller import Poller
 from barnabas.errors import Code, Refused
 from barnabas.types import Buffer
 from barnabas.wire.apis import APIS, ApiKey
@@ -85,7 +85,7 @@ class Host(Protocol):
     """What a channel needs of the network that owns it."""
 
     client_id: str
-    selector: BaseSelector
+    poller: Poller
     scratch: memoryview
     """A buffer to read into that all channels share: nothing stays there."""
 
@@ -106,12 +106,14 @@ class Channel:
         self.used = 0.0
         self.was_open = False
         self._host = host
-        self._selector = host.selector
+        self._poller = host.poller
         self._socket: socket.socket | None = None
         self._endpoints: deque[Endpoint] = deque()
         self._connect_by = _NEVER
         self._connect_s = 0.0
-        self._events = 0
+        self._is_listening = False
+        self._is_blocked = False
+        """The system takes no more now, and will say when it does."""
         self._next_id = 0
         self._versions: dict[int, tuple[int, int]] = {}
         self._queued: deque[Asked] = deque()
@@ -167,7 +169,7 @@ class Channel:
                 self._drop_socket()
                 continue
             self.state = State.CONNECTING
-            self._listen_for(EVENT_WRITE)
+            self._listen(writes=True, reads=False)
             return
         self.close(failure)
 
@@ -179,7 +181,7 @@ class Channel:
             self._connect_next(self._no_answer(_words(code)))
             return
         self.state = State.AGREEING
-        self._listen_for(EVENT_READ)
+        self._listen(writes=False)
         self._ask_versions(APIS[ApiKey.API_VERSIONS].highest)
 
     def _ask_versions(self, version: int) -> None:
@@ -241,7 +243,7 @@ class Channel:
 
     def flush(self) -> None:
         """Write what was asked, unless the system has said that it takes no more now."""
-        if self._out and self._socket is not None and not self._events & EVENT_WRITE:
+        if self._out and self._socket is not None and not self._is_blocked:
             self._send(self._socket)
 
     def _send(self, sock: socket.socket) -> None:
@@ -254,12 +256,16 @@ class Channel:
                 if taken:
                     out[0] = memoryview(out[0])[taken:]
         except (BlockingIOError, InterruptedError):
-            self._listen_for(EVENT_READ | EVENT_WRITE)
+            if not self._is_blocked:
+                self._is_blocked = True
+                self._listen(writes=True)
             return
         except OSError as error:
             self.close(self._lost(error))
             return
-        self._listen_for(EVENT_READ)
+        if self._is_blocked:
+            self._is_blocked = False
+            self._listen(writes=False)
         self._settle_unanswered()
 
     def _settle_unanswered(self) -> None:
@@ -269,14 +275,14 @@ class Channel:
 
     # Reading
 
-    def handle(self, events: int) -> None:
-        """The selector saw something."""
+    def handle(self, readable: bool, writable: bool) -> None:
+        """The poller saw something."""
         if self.state is State.CONNECTING:
             self._connected()
             return
-        if events & EVENT_WRITE and self._socket is not None:
+        if writable and self._out and self._socket is not None:
             self._send(self._socket)
-        if events & EVENT_READ and self._socket is not None:
+        if readable and self._socket is not None:
             self._receive(self._socket)
 
     def _receive(self, sock: socket.socket) -> None:
@@ -387,21 +393,16 @@ class Channel:
 
     def _drop_socket(self) -> None:
         if self._socket is not None:
-            if self._events:
-                self._selector.unregister(self._socket)
-                self._events = 0
+            if self._is_listening:
+                self._poller.forget(self._socket.fileno())
+                self._is_listening = False
             self._socket.close()
             self._socket = None
 
-    def _listen_for(self, events: int) -> None:
-        if events == self._events:
-            return
+    def _listen(self, *, writes: bool, reads: bool = True) -> None:
         assert self._socket is not None
-        if self._events:
-            self._selector.modify(self._socket, events, self.handle)
-        else:
-            self._selector.register(self._socket, events, self.handle)
-        self._events = events
+        self._is_listening = True
+        self._poller.listen(self._socket.fileno(), self.handle, writes=writes, reads=reads)
 
     def _lost(self, error: OSError) -> Unreachable:
         reason = (error.strerror or str(error)).lower()

@@ -11,7 +11,6 @@ one made before a fork says so. The thread is a daemon: a client nobody closes k
 import heapq
 import os
 import random
-import selectors
 import socket
 import threading
 import time
@@ -22,6 +21,7 @@ from typing import Any, TypeVar
 from barnabas.client.channel import Asked, Channel, Endpoint, State, guarded
 from barnabas.client.failures import Closed, NoBroker, TimedOut, Unreachable, check
 from barnabas.client.metadata import Address, Broker, Metadata, Snapshot, addresses
+from barnabas.client.poller import new_poller
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.types import BrokerId
 from barnabas.wire.codec import Message
@@ -96,7 +96,7 @@ class Network:
         self.retry_backoff = retry_backoff_ms / 1000
         self.metadata = Metadata()
         self.metadata.on_want = self.refresh_soon
-        self.selector: selectors.BaseSelector = selectors.DefaultSelector()
+        self.poller = new_poller()
         self.scratch = memoryview(bytearray(_SCRATCH))
         self._max_age = metadata_max_age_ms / 1000
         self._max_idle = connections_max_idle_ms / 1000
@@ -113,10 +113,6 @@ class Network:
         self._is_asleep = False
         self._is_closed = False
         self._pid = os.getpid()
-        self._ear, self._mouth = os.pipe()
-        os.set_blocking(self._ear, False)
-        os.set_blocking(self._mouth, False)
-        self.selector.register(self._ear, selectors.EVENT_READ, self._hear)
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     # The thread
@@ -136,7 +132,7 @@ class Network:
             return
         if not self._is_closed:
             self._posts.append(self._stop)
-            self._wake()
+            self.poller.wake()
         if not self.is_current_thread:
             self._thread.join(timeout)
 
@@ -157,7 +153,7 @@ class Network:
             raise BarnabasError("This client was made before the process forked: make one in each process.")
         self._posts.append(action)
         if self._is_asleep:
-            self._wake()
+            self.poller.wake()
 
     def soon(self, action: Callable[[], None]) -> None:
         """Run it after what is being done now."""
@@ -169,17 +165,8 @@ class Network:
         heapq.heappush(self._timers, timer)
         return timer
 
-    def _wake(self) -> None:
-        try:
-            os.write(self._mouth, b"!")
-        except (BlockingIOError, OSError):
-            pass  # the pipe is full of wakes, or closed for good
-
-    def _hear(self, _events: int) -> None:
-        os.read(self._ear, 4096)
-
     def _run(self) -> None:
-        select = self.selector.select
+        poll = self.poller.poll
         posts = self._posts
         self.later(self._max_idle, self._close_idle)
         while not self._is_closed:
@@ -191,10 +178,10 @@ class Network:
             pause = self._pause()
             # In this order: whoever posts either sees us asleep and wakes us, or is seen here.
             self._is_asleep = True
-            ready = select(0 if posts or self._is_closed else pause)
+            ready = poll(0 if posts or self._is_closed else pause)
             self._is_asleep = False
-            for key, events in ready:
-                guarded(key.data, events)
+            for handler, readable, writable in ready:
+                guarded(handler, readable, writable)
             self._expire()
         while posts:
             guarded(posts.popleft())
@@ -233,13 +220,7 @@ class Network:
             channel.abandon()
         self._channels.clear()
         # A forked process shares its parent's epoll: closing it is harmless, unregistering would not be.
-        self.selector.close()
-        for end in (self._ear, self._mouth):
-            try:
-                os.close(end)
-            except OSError:
-                continue
-        self._ear = self._mouth = -1
+        self.poller.close()
 
     # Requests
 

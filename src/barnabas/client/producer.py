@@ -14,6 +14,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Condition, Lock
+from time import time_ns
 from types import TracebackType
 from typing import Any, TypeAlias
 
@@ -155,32 +156,39 @@ class Producer:
         self,
         topic: str,
         value: Any = None,
-        *,
         key: Any = None,
         headers: GivenHeaders | None = None,
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> Sent:
         """Queue a record; the future says where it is stored. Waits up to max.block.ms where there is no room."""
-        # Hot: 640 ns on the way that most records take (call 95, lock 150, time 100, future 140).
-        if key is None and partition is None and not headers and type(value) is bytes:
-            state = self._topics.get(topic)
-            if state is not None:
-                size = len(value) + RECORD_OVERHEAD
-                if timestamp is None:
-                    timestamp = time.time_ns() // 1_000_000
-                self._acquire()
-                try:
-                    batch = state.sticky.open
-                    if batch is not None and batch.room >= size and batch.is_plain:
-                        batch.room -= size
+        # Hot: 600 ns on the way that most records take (call 70, lock 150, time 100, future 140). Arguments that can
+        # only be named would cost 30 more, `with` 50.
+        if (
+            key is None
+            and partition is None
+            and not headers
+            and type(value) is bytes
+            and topic in self._topics
+        ):
+            if timestamp is None:
+                timestamp = time_ns() // 1_000_000
+            self._acquire()
+            try:
+                batch = self._topics[topic].sticky.open
+                if batch is not None and batch.is_plain:
+                    room = batch.room - len(value) - RECORD_OVERHEAD
+                    if room >= 0:
+                        batch.room = room
                         values = batch.values
                         index = len(values)
                         values.append(value)
                         batch.timestamps.append(timestamp)
                         return Sent(batch, index)
-                finally:
-                    self._release()
+            except KeyError:
+                pass  # closed meanwhile
+            finally:
+                self._release()
         return self._send(topic, value, key, headers, partition, timestamp)
 
     def _send(
@@ -209,12 +217,14 @@ class Producer:
             text = f"A record of {size} bytes is larger than max.request.size ({self._max_request_size})."
             raise Refused(Code.MESSAGE_TOO_LARGE, text)
         if timestamp is None:
-            timestamp = time.time_ns() // 1_000_000
+            timestamp = time_ns() // 1_000_000
         found = self._accumulator.topics.get(topic) or self._find(topic)
         chosen = self._route(found, key, partition)
         now = time.monotonic()
         self._acquire()
         try:
+            if self._is_closed:
+                raise BarnabasError("The producer is closed.")
             state = chosen or self._sticky(found, size)
             pair = self._accumulator.append(state, value, key, pairs, timestamp, size, now)
             if pair is None:
@@ -257,7 +267,7 @@ class Producer:
             headers=headers,
             partition=partition,
             timestamp=timestamp,
-            now_ms=time.time_ns() // 1_000_000,
+            now_ms=time_ns() // 1_000_000,
             batch_bytes=self._max_request_size - HEADER_SIZE,
             first_turn=found.sticky.partition.partition,
         )
@@ -278,6 +288,8 @@ class Producer:
             raise Refused(Code.MESSAGE_TOO_LARGE, text)
         now = time.monotonic()
         with self._lock:
+            if self._is_closed:
+                raise BarnabasError("The producer is closed.")
             batch = self._accumulator.append_section(state, section, now)
             if batch is None:
                 batch = self._wait_for_room(
@@ -311,10 +323,11 @@ class Producer:
 
         Raises the first failure that nobody has looked at.
         """
-        if self._is_closed:
-            return
-        self._is_closed = True
-        self._topics = {}
+        with self._lock:  # nothing is queued after this
+            if self._is_closed:
+                return
+            self._is_closed = True
+            self._topics = {}
         try:
             self.flush(timeout)
         except TimedOut:

@@ -70,21 +70,28 @@ class Sender:
     def run(self) -> None:
         """Send all that is ready, and come back when more will be."""
         self._is_woken = False
+        self._turn(None, None)
+
+    def _turn(self, request: Request | None, answer: ProduceResponse | Refused | None) -> None:
+        """Take in what became of a request, if any; then send what is ready."""
         accumulator = self._accumulator
         now = time.monotonic()
+        is_stale = False
         with self._lock:
+            if request is not None:
+                is_stale = self._take_in(request, answer, now)
             if accumulator.next_at <= now:
                 accumulator.expire(now)
             requests = accumulator.drain(now, self._leader_of, self._flights)
             next_at = accumulator.next_at
-        for request in requests:
-            self._send(request)
+        if accumulator.settled:
+            self._tell()  # first: somebody may be waiting
+        for each in requests:
+            self._send(each)
         if accumulator.producer is None:
             self._ask_for_id()
-        if accumulator.lacks_leader:
+        if is_stale or accumulator.lacks_leader:
             self._network.refresh_soon()
-        if accumulator.settled:
-            self._tell()
         # A timer that comes too early costs less than one made anew for every request.
         if next_at < self._timer.at:
             self._timer.cancel()
@@ -142,23 +149,20 @@ class Sender:
 
     def _answered(self, request: Request, answer: ProduceResponse | Refused | None) -> None:
         self._flights[request.node] -= 1
-        now = time.monotonic()
-        accumulator = self._accumulator
-        is_stale = isinstance(answer, Refused)
-        with self._lock:
-            if isinstance(answer, ProduceResponse):
-                is_stale = self._settle(request, answer, now)
+        self._turn(request, answer)
+
+    def _take_in(self, request: Request, answer: ProduceResponse | Refused | None, now: float) -> bool:
+        """Tell the accumulator what became of a request; true where fresh metadata may help."""
+        if isinstance(answer, ProduceResponse):
+            return self._settle(request, answer, now)
+        for wire in request.batches:
+            if answer is None:
+                self._accumulator.stored(wire, -1, -1)
+            elif answer.code in RETRIABLE:
+                self._accumulator.lost(wire, answer, now)
             else:
-                for wire in request.batches:
-                    if answer is None:
-                        accumulator.stored(wire, -1, -1)
-                    elif answer.code in RETRIABLE:
-                        accumulator.lost(wire, answer, now)
-                    else:
-                        accumulator.refused(wire, answer, now)
-        if is_stale:
-            self._network.refresh_soon()
-        self.run()
+                self._accumulator.refused(wire, answer, now)
+        return answer is not None
 
     def _settle(self, request: Request, answer: ProduceResponse, now: float) -> bool:
         """Tell the accumulator of every batch; true where fresh metadata may help."""
