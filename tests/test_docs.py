@@ -43,6 +43,7 @@ def test_every_module_has_its_place_in_the_file_map() -> None:
         "cluster",
         "coordinator",
         "broker",
+        "client",
         "wire",
         "generate",
         "pipelines",
