@@ -33,14 +33,18 @@ def both_ways(batch: bytes) -> tuple[FlatRecords | None, FlatRecords | None]:
     return found[0], found[1]
 
 
-@given(records, st.integers(1, 60), st.sampled_from(Compression), st.none() | st.integers(0, 1 << 42))
+@given(
+    records, st.integers(1, 60), st.sampled_from(Compression), st.none() | st.integers(0, 1 << 42), st.data()
+)
 @settings(deadline=None)
 def test_numpy_gives_what_python_gives(
-    found: list[tuple], times: int, codec: Compression, append_time: int | None
+    found: list[tuple], times: int, codec: Compression, append_time: int | None, data: st.DataObject
 ) -> None:
     offset = 10
     rows = []
-    for step, *rest in found * times:
+    for step, *rest in data.draw(
+        st.sampled_from([found * times, [row for row in found for _ in range(times * 5)]])
+    ):
         offset += step
         rows.append(Record(offset, *rest))
     batch = encode_batch(rows, base_offset=10, codec=codec, log_append_time=append_time)

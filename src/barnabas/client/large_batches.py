@@ -4,7 +4,10 @@ Always holds: it gives what `wire.records.decode_records` gives, or nothing: wha
 left to that.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import chain, pairwise
+from struct import Struct
 
 import numpy as np
 
@@ -15,6 +18,10 @@ from barnabas.types import Buffer
 from barnabas.wire.batch import DECODED_LIMIT, RECORDS_AT, BatchHeader, decode_flat
 from barnabas.wire.compression import decompress
 from barnabas.wire.records import FlatRecords
+
+_AT_ONCE = 50
+_SHORTEST_ROW = 64
+"""So many pieces of one size in a row, on average, are worth being looked for."""
 
 
 def decode_large(data: memoryview, at: int, header: BatchHeader) -> FlatRecords:
@@ -64,12 +71,50 @@ def _decode(buffer: bytes, bodies: Sequence[Body]) -> FlatRecords | None:
 
 
 def _pieces(body: bytes, at: Ints, size: Ints) -> list[bytes | None]:
+    """Cut out what lies at these places; null where the size is negative."""
     is_null = size < 0
     if is_null.all():
         return [None] * len(at)
+    edges = _edges(at, size)
+    if len(edges) * _SHORTEST_ROW < len(at):
+        return [*chain.from_iterable(_row(body, at, size, *edge) for edge in pairwise(edges))]
+    # 90 ns each.
     pieces: list[bytes | None] = [
         body[start:end] for start, end in zip(at.tolist(), (at + size).tolist(), strict=True)
     ]
     for row in np.flatnonzero(is_null):
         pieces[row] = None
     return pieces
+
+
+def _edges(at: Ints, size: Ints) -> list[int]:
+    """Where rows of pieces begin and end that are of one size and equally far apart."""
+    step = np.diff(at)
+    is_edge = np.empty(len(at), np.bool_)
+    is_edge[:1] = True
+    is_edge[1:] = size[1:] != size[:-1]
+    is_edge[2:] |= step[1:] != step[:-1]
+    return [*np.flatnonzero(is_edge).tolist(), len(at)]
+
+
+def _row(body: bytes, at: Ints, size: Ints, first: int, end: int) -> Iterable[bytes | None]:
+    """Pieces of one size, equally far apart: struct cuts out fifty at a time, at 17 ns each."""
+    each = int(size[first])
+    if each < 0:
+        return [None] * (end - first)
+    place = int(at[first])
+    step = int(at[first + 1]) - place if end - first > 1 else each + 1
+    out: list[bytes] = []
+    # The last ones are cut one by one: behind the very last there may be less than between two.
+    if blocks := (end - first - 1) // _AT_ONCE:
+        cut = _cutter(each, step - each)
+        for _ in range(blocks):
+            out += cut.unpack_from(body, place)
+            place += _AT_ONCE * step
+    out += [body[start : start + each] for start in range(place, int(at[end - 1]) + 1, step)]
+    return out
+
+
+@lru_cache(maxsize=256)
+def _cutter(size: int, gap: int) -> Struct:
+    return Struct(f"{size}s{gap}x" * _AT_ONCE)
