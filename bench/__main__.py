@@ -13,7 +13,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -135,7 +135,10 @@ def _run(
 
                 cases, started = workload.cases(size), time.monotonic()
                 compared = sides_of(workload, sides)
-                measured = interleave(workload, cases, compared, rounds, on_step=step, on_failure=failure)
+                try:
+                    measured = interleave(workload, cases, compared, rounds, on_step=step, on_failure=failure)
+                finally:
+                    _stop_own(compared, sides)
                 sections.append((workload, measured))
                 bar.console.print(f"{workload.TITLE}: {time.monotonic() - started:.0f} s", highlight=False)
         finally:
@@ -163,6 +166,13 @@ def _write(
     prefix = os.path.relpath(images, record.parent)
     links = [f"{prefix}/{name}" for name in drawn]
     record.write_text(report.markdown(facts, sections, failures, links, ours))
+
+
+def _stop_own(compared: Mapping[str, SideState], brokers: Mapping[str, SideState]) -> None:
+    """What a workload compares beside the brokers ends with it."""
+    for side in compared.values():
+        if side not in brokers.values():
+            side.stop()
 
 
 def _sides(folder: Path, control: bool, size: Size, warmed: Callable[[str], None]) -> dict[str, SideState]:

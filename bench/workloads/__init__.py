@@ -14,6 +14,7 @@ from bench.workloads import (
     one_record,
     partitions,
     retained,
+    spark,
     start,
     throughput,
 )
@@ -31,5 +32,6 @@ ALL: tuple[Workload, ...] = tuple(
         partitions,
         retained,
         client,
+        spark,
     )
 )

@@ -1,0 +1,77 @@
+"""A streaming query that is killed again and again has every record once in the end, and misses none."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas import Producer
+from barnabas.testing import Broker
+from tests.deadline import eventually
+
+pytestmark = [pytest.mark.java, pytest.mark.slow]
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+KILLS = 10
+PARTITIONS = 3
+RECORDS = 30_000
+LIMIT_S = 120
+
+
+@contextmanager
+def driver(broker: Broker, topic: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    path = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, "-m", "tests.spark.driver_to_kill", broker.bootstrap, topic, str(folder)]
+    environment = {**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable}
+    process = subprocess.Popen(command, env=environment, start_new_session=True)
+    try:
+        yield process
+    finally:
+        # Spark's JVM is in the same session: all of it goes at once, as when a machine does.
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(LIMIT_S)
+
+
+def test_killed_at_ten_points_every_record_is_there_once(
+    spark: Any, broker: Broker, producer: Producer, topic: Callable[..., str], tmp_path: Path
+) -> None:
+    seed = random.randrange(2**32)
+    dice = random.Random(seed)
+    name = topic(partitions=PARTITIONS)
+    for i in range(RECORDS):
+        producer.send(name, b"%d" % i, partition=i % PARTITIONS)
+    producer.flush()
+    logs = {kind: tmp_path / "checkpoint" / kind for kind in ("offsets", "commits")}
+    logs["rows"] = tmp_path / "rows"
+    points = []
+    for _ in range(KILLS):
+        # A batch is planned (offsets), written (rows), done (commits): the next kill comes in one of those moments.
+        kind, more = dice.choice(list(logs)), dice.randrange(1, 6)
+        there = count(logs[kind])
+        with driver(broker, name, tmp_path) as process:
+            eventually(
+                lambda kind=kind, there=there, more=more: count(logs[kind]) >= there + more,  # type: ignore[misc]
+                f"{more} more of {kind} (seed {seed})",
+                LIMIT_S,
+            )
+            assert process.poll() is None, f"the query ended by itself (seed {seed})"
+        points.append((kind, more))
+    with driver(broker, name, tmp_path) as process:
+        assert process.wait(LIMIT_S) == 0
+    found = sorted(
+        (row.partition, row.offset, row.value) for row in spark.read.parquet(str(logs["rows"])).collect()
+    )
+    wanted = sorted((i % PARTITIONS, i // PARTITIONS, str(i)) for i in range(RECORDS))
+    assert found == wanted, f"killed at {points} (seed {seed})"
+
+
+def count(folder: Path) -> int:
+    return sum(1 for each in folder.iterdir() if not each.name.startswith(".")) if folder.exists() else 0
