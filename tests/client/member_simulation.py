@@ -12,19 +12,24 @@ from typing import Any
 from uuid import UUID
 
 from barnabas.client.assignors import assignors_of
-from barnabas.client.group_member import GroupMember, Phase
+from barnabas.client.consumer_group_member import ConsumerGroupMember
+from barnabas.client.group_member import GroupMember
+from barnabas.client.member import Member, Phase
 from barnabas.coordinator.classic import ClassicGroup
+from barnabas.coordinator.consumer_group import ConsumerGroup
 from barnabas.coordinator.coordinator import GroupCoordinator
 from barnabas.coordinator.effects import Context, Effects, TopicFacts
 from barnabas.coordinator.records import decode, encode
 from barnabas.errors import Code
 from barnabas.types import TopicPartition
+from barnabas.wire.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from barnabas.wire.messages.groups import (
     HeartbeatRequest,
     JoinGroupRequest,
     LeaveGroupRequest,
     SyncGroupRequest,
 )
+from barnabas.wire.messages.offsets import OffsetCommitRequest
 from tests.coordinator.members import GROUP, commit_request
 from tests.coordinator.shell import config
 
@@ -32,8 +37,26 @@ FAULTY_S = 90.0
 CALM_S = 150.0
 REQUEST_TIMEOUT_S = 5.0
 MAX_POLL_S = 20.0
-VERSIONS = {JoinGroupRequest: 9, SyncGroupRequest: 5, HeartbeatRequest: 4, LeaveGroupRequest: 5}
-STRATEGIES = ("range", "roundrobin", "sticky", "cooperative-sticky", "roundrobin,range", "sticky,range")
+VERSIONS = {
+    JoinGroupRequest: 9,
+    SyncGroupRequest: 5,
+    HeartbeatRequest: 4,
+    LeaveGroupRequest: 5,
+    ConsumerGroupHeartbeatRequest: 1,
+    OffsetCommitRequest: 9,
+}
+KIP_848 = "kip-848"
+STRATEGIES = (
+    KIP_848,
+    KIP_848,
+    KIP_848,
+    "range",
+    "roundrobin",
+    "sticky",
+    "cooperative-sticky",
+    "roundrobin,range",
+    "sticky,range",
+)
 
 
 class User:
@@ -53,15 +76,26 @@ class User:
         rng = self.world.rng
         self.born += 1
         self.is_alive = True
-        self.member = GroupMember(
-            GROUP,
-            self.world.topics,
-            assignors=assignors_of(self.world.strategy),
-            instance_id=f"{self.name}-static" if self.is_static else None,
-            session_timeout_ms=rng.randint(6000, 9000),
-            max_poll_interval_ms=int(MAX_POLL_S * 1000),
-            heartbeat_interval_ms=1000,
-        )
+        instance_id = f"{self.name}-static" if self.is_static else None
+        self.member: Member
+        if self.world.strategy == KIP_848:
+            self.member = ConsumerGroupMember(
+                GROUP,
+                self.world.topics,
+                member_id=f"{self.name}-{self.born}",
+                instance_id=instance_id,
+                max_poll_interval_ms=int(MAX_POLL_S * 1000),
+            )
+        else:
+            self.member = GroupMember(
+                GROUP,
+                self.world.topics,
+                assignors=assignors_of(self.world.strategy),
+                instance_id=instance_id,
+                session_timeout_ms=rng.randint(6000, 9000),
+                max_poll_interval_ms=int(MAX_POLL_S * 1000),
+                heartbeat_interval_ms=1000,
+            )
         self._asked = 0
         self._is_listening = False
         self._counts: dict[str, int] = {}
@@ -78,8 +112,9 @@ class User:
             member.rebalance(world.now)
         if member.phase is Phase.SYNCING:
             self._counts = dict(world.topics)
+        member.know(world.names)
         request = member.next_request(world.now, world.topics)
-        if isinstance(request, LeaveGroupRequest):
+        if member.is_away and request is not None:
             world.send(request, self.name, lambda answer: None)
         elif request is not None:
             self._ask(request)
@@ -92,6 +127,7 @@ class User:
             if self._asked == number and self.is_alive and self.born == born:
                 self._asked = 0
                 self.member.take(answer, self.world.now)
+                self.member.know(self.world.names)
 
         def give_up() -> None:
             if self._asked == number and self.born == born:
@@ -111,8 +147,9 @@ class User:
         world, member = self.world, self.member
         member.polls(world.now)
         if (failure := member.failure()) is not None:
-            assert failure.code in (Code.FENCED_INSTANCE_ID, Code.GROUP_MAX_SIZE_REACHED), failure
-            if failure.code is Code.FENCED_INSTANCE_ID:
+            taken = failure.code in (Code.FENCED_INSTANCE_ID, Code.UNRELEASED_INSTANCE_ID)
+            assert taken or failure.code is Code.GROUP_MAX_SIZE_REACHED, failure
+            if taken:
                 self.begin()
         elif (handover := member.handover) is not None:
             gone = handover.lost or handover.revoked
@@ -122,12 +159,12 @@ class User:
                 self._is_listening = True
                 world.after(world.rng.uniform(0, 2), partial(self._give_back, member, gone))
             else:
-                member.took_over()
+                member.took_over(world.now)
         elif member.given and world.rng.random() < 0.3:
             self._commit()
         member.works(world.now)
 
-    def _give_back(self, member: GroupMember, gone: Iterable[TopicPartition]) -> None:
+    def _give_back(self, member: Member, gone: Iterable[TopicPartition]) -> None:
         """The listener has taken its time, and the world went on."""
         if member is self.member:
             self._is_listening = False
@@ -164,9 +201,13 @@ class World:
         self.numbers = itertools.count(1)
         self.topics = {f"t{n}": rng.randint(1, 6) for n in range(rng.randint(1, 2))}
         self.strategy = rng.choice(STRATEGIES)
+        limit = rng.choice((3, 100, 100))
         self.config = config(
             group_initial_rebalance_delay_ms=rng.choice((0, 0, 1000)),
-            group_max_size=rng.choice((3, 100, 100)),
+            group_max_size=limit,
+            group_consumer_max_size=limit,
+            group_consumer_session_timeout_ms=7000,
+            group_consumer_heartbeat_interval_ms=1000,
         )
         self.log: list[tuple[bytes, bytes | None]] = []
         self.waiting: dict[int, Callable[[Any], None]] = {}
@@ -187,6 +228,9 @@ class World:
             user.polls = True
             if not user.is_alive:
                 user.begin()
+        # A static leader that comes back does not share out, and cannot know that a topic has grown meanwhile (Java's
+        # neither); our broker tells it, unless it crashed before. So everybody hears once more.
+        self._grow()
         self._run_until(self.now + CALM_S)
         self._check_rest()
 
@@ -221,15 +265,17 @@ class World:
                 user.polls = False
                 self.after(self.rng.uniform(1, 40), partial(setattr, user, "polls", True))
             case 4:
-                topic = self.rng.choice(sorted(self.topics))
-                self.topics[topic] += 1
-                self._carry_out(self.coordinator.topics_changed(self._facts(), self._millis()))
+                self._grow()
             case 5:
                 goodbye = user.member.leave_request()
                 user.kill()
                 if goodbye is not None:
                     self.send(goodbye, user.name, lambda answer: None)
                 self.after(self.rng.uniform(1, 10), user.begin)
+
+    def _grow(self) -> None:
+        self.topics[self.rng.choice(sorted(self.topics))] += 1
+        self._carry_out(self.coordinator.topics_changed(self._facts(), self._millis()))
 
     # The network and the coordinator
 
@@ -244,7 +290,7 @@ class World:
     def _arrive(self, request: Any, client: str, hear: Callable[[Any], None]) -> None:
         token = next(self.numbers)
         self.waiting[token] = hear
-        context = Context(VERSIONS.get(type(request), 9), client, "/10.0.0.1", f"{token}")
+        context = Context(VERSIONS[type(request)], client, "/10.0.0.1", f"{token}")
         self._carry_out(self.coordinator.handle(request, context, self._millis(), token))
 
     def _tick(self) -> None:
@@ -274,6 +320,10 @@ class World:
             topic: TopicFacts(UUID(int=int(topic[1:]) + 1), count) for topic, count in self.topics.items()
         }
 
+    @property
+    def names(self) -> dict[UUID, str]:
+        return {facts.id: topic for topic, facts in self._facts().items()}
+
     def _millis(self) -> int:
         return int(self.now * 1000)
 
@@ -287,18 +337,20 @@ class World:
             if not user.is_alive or not member.may_commit or not self._is_in(member):
                 continue
             for partition in member.given:
-                other = owners.setdefault((member.generation, partition), user.name)
+                generation = 0 if self.strategy == KIP_848 else member.generation
+                other = owners.setdefault((generation, partition), user.name)
                 assert other == user.name, f"{partition} is read by {other} and {user.name}"
 
-    def _is_in(self, member: GroupMember) -> bool:
+    def _is_in(self, member: Member) -> bool:
         group = self.coordinator.groups.get(GROUP)
+        if isinstance(group, ConsumerGroup):
+            known = group.state.members.get(member.id)
+            return known is not None and member.generation == known.epoch
         return isinstance(group, ClassicGroup) and member.id in group.members
 
     def _check_rest(self) -> None:
         """In calm weather everything is shared out, to those who are in the group, and fairly."""
-        group = self.coordinator.groups[GROUP]
-        assert isinstance(group, ClassicGroup)
-        members = [user.member for user in self.users if user.member.id in group.members]
+        members = [user.member for user in self.users if self._is_in(user.member)]
         assert len(members) == min(len(self.users), self.config.group_max_size)
         given = sorted(each for member in members for each in member.given)
         every = sorted(TopicPartition(t, n) for t, count in self.topics.items() for n in range(count))

@@ -3,7 +3,8 @@
 import pytest
 
 from barnabas.client.assignors import ASSIGNORS, assignors_of
-from barnabas.client.group_member import GroupMember, Handover
+from barnabas.client.group_member import GroupMember
+from barnabas.client.member import Handover
 from barnabas.errors import Code
 from barnabas.types import TopicPartition
 from barnabas.wire.messages.consumer_protocol import (
@@ -77,7 +78,7 @@ def settled(now: float = 0.0, instance_id: str | None = None, strategy: str = "r
     joins(member, 4, now)
     syncs(member, 1, 2, now=now)
     assert member.handover == Handover(assigned=of(1, 2))
-    member.took_over()
+    member.took_over(0.0)
     assert member.is_settled
     return member
 
@@ -206,7 +207,7 @@ def test_a_cooperative_member_keeps_what_it_has_and_gives_up_only_what_is_taken(
     syncs(member, 2, now=INTERVAL)
     assert member.handover == Handover(revoked=of(1))
     member.gave_back(of(1), INTERVAL)
-    member.took_over()
+    member.took_over(0.0)
     assert isinstance(member.next_request(INTERVAL, {}), JoinGroupRequest), "somebody waits for it"
     assert member.given == of(2)
 
@@ -217,7 +218,7 @@ def test_a_cooperative_member_that_gives_up_nothing_rests() -> None:
     joins(member, 5, INTERVAL)
     syncs(member, 1, 2, 3, now=INTERVAL)
     assert member.handover == Handover(assigned=of(3))
-    member.took_over()
+    member.took_over(0.0)
     assert member.is_settled
 
 

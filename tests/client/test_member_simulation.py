@@ -6,8 +6,8 @@ import pytest
 
 from tests.client.member_simulation import World
 
-BLOCK = 20
-BLOCKS = 100 if os.environ.get("BARNABAS_SOAK") else 6
+BLOCK = 15
+BLOCKS = 100 if os.environ.get("BARNABAS_SOAK") else 4
 
 
 @pytest.mark.slow

@@ -58,9 +58,15 @@ PYTHONS = [
             marks=pytest.mark.java,
         ),
         pytest.param(
+            [Kind("confluent", ("uniform",), "consumer"), Kind("barnabas", ("uniform",), "consumer")],
+            "uniform",
+            id="kip-848-python",
+        ),
+        pytest.param(
             [
                 Kind("confluent", ("uniform",), "consumer"),
                 Kind("java", ("uniform",), "consumer"),
+                Kind("barnabas", ("uniform",), "consumer"),
                 Kind("java", ("uniform",), "consumer"),
             ],
             "uniform",

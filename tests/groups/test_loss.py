@@ -13,6 +13,7 @@ pytestmark = pytest.mark.slow
 KINDS = [
     Kind("barnabas", ("range",)),
     Kind("barnabas", ("cooperative-sticky",)),
+    Kind("barnabas", ("uniform",), "consumer"),
     Kind("confluent", ("range",)),
     Kind("confluent", ("cooperative-sticky",)),
     Kind("confluent", ("uniform",), "consumer"),
@@ -53,6 +54,7 @@ def test_others_go_on_from_what_a_killed_and_a_stopped_member_committed(
             [Kind("confluent"), Kind("kafka-python"), Kind("aiokafka"), Kind("barnabas")], id="classic"
         ),
         pytest.param([Kind("barnabas", ("cooperative-sticky",))] * 3, id="ours"),
+        pytest.param([Kind("barnabas", ("uniform",), "consumer")] * 3, id="ours-kip-848"),
         pytest.param([Kind("confluent", ("uniform",), "consumer")] * 3, id="kip-848"),
         pytest.param([Kind("java"), Kind("java")], id="java-classic", marks=pytest.mark.java),
         pytest.param([Kind("java", ("uniform",), "consumer")] * 2, id="java-kip-848", marks=pytest.mark.java),

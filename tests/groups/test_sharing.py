@@ -10,6 +10,8 @@ KINDS = [
     Kind("barnabas", ("roundrobin",)),
     Kind("barnabas", ("sticky",)),
     Kind("barnabas", ("cooperative-sticky",)),
+    Kind("barnabas", ("uniform",), "consumer"),
+    Kind("barnabas", ("range",), "consumer"),
     Kind("confluent", ("range",)),
     Kind("confluent", ("roundrobin",)),
     Kind("confluent", ("cooperative-sticky",)),

@@ -11,15 +11,18 @@ from collections.abc import Callable, Mapping
 
 from barnabas.client.coordinator_link import CoordinatorLink
 from barnabas.client.failures import RETRIABLE
-from barnabas.client.group_member import GroupMember
 from barnabas.client.groups import commit_request, committed_in, committed_request
+from barnabas.client.member import Member
 from barnabas.client.network import Network
 from barnabas.client.turn import Turn
 from barnabas.errors import Code, Refused
 from barnabas.types import Offset, TopicPartition
 from barnabas.wire.messages.offsets import OffsetCommitRequest, OffsetCommitResponse, OffsetFetchResponse
 
-_WORTH_WAITING = RETRIABLE - {Code.UNKNOWN_TOPIC_OR_PARTITION} | {Code.REBALANCE_IN_PROGRESS}
+_WORTH_WAITING = RETRIABLE - {Code.UNKNOWN_TOPIC_OR_PARTITION} | {
+    Code.REBALANCE_IN_PROGRESS,
+    Code.STALE_MEMBER_EPOCH,
+}
 """Refusals that may pass by themselves; a topic that is gone does not come back."""
 
 Done = Callable[[Refused | None], None]
@@ -40,7 +43,7 @@ class Commits:
     """Mutable: the commits of one consumer that are not settled yet, in order."""
 
     def __init__(self, network: Network, coordinator: CoordinatorLink, turn: Turn) -> None:
-        self.member: GroupMember | None = None
+        self.member: Member | None = None
         """In whose name; None for a consumer that assigns its partitions itself."""
         self.settled: dict[TopicPartition, int] = {}
         """What the group has taken from us; guarded by `turn`."""

@@ -18,13 +18,16 @@ from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
+from uuid import uuid4
 
 from barnabas.client.assignors import assignors_of
+from barnabas.client.consumer_group_member import ConsumerGroupMember
 from barnabas.client.consumer_record import ConsumerRecord, Deserializer, RecordDecoder
 from barnabas.client.failures import TimedOut
 from barnabas.client.fetches import Fetches
 from barnabas.client.group_member import GroupMember
 from barnabas.client.handout import HandOut
+from barnabas.client.member import Member
 from barnabas.client.network import Network
 from barnabas.client.offsets import EARLIEST, LATEST, OffsetAt
 from barnabas.client.participation import Committed, Participation
@@ -43,6 +46,7 @@ T = TypeVar("T")
 
 _RESETS = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 _ISOLATION = {"read_uncommitted": False, "read_committed": True}
+_PROTOCOLS = ("classic", "consumer")
 _LONGEST_WAIT_S = 3600.0
 
 
@@ -60,6 +64,8 @@ class Consumer:
         client_id: str = "barnabas-consumer",
         group_id: str | None = None,
         group_instance_id: str | None = None,
+        group_protocol: str = "classic",
+        group_remote_assignor: str | None = None,
         partition_assignment_strategy: str | Iterable[str] = ("range", "roundrobin"),
         key_deserializer: Deserializer | None = None,
         value_deserializer: Deserializer | None = None,
@@ -88,6 +94,7 @@ class Consumer:
         for name, value, known in (
             ("auto.offset.reset", auto_offset_reset, _RESETS),
             ("isolation.level", isolation_level, _ISOLATION),
+            ("group.protocol", group_protocol, _PROTOCOLS),
         ):
             if value not in known:
                 *others, last = known
@@ -122,20 +129,28 @@ class Consumer:
             connections_max_idle_ms=connections_max_idle_ms,
             name=client_id,
         )
+        new_member: Callable[..., Member]
+        if group_protocol == "classic":
+            new_member = partial(
+                GroupMember,
+                assignors=assignors_of(partition_assignment_strategy),
+                session_timeout_ms=session_timeout_ms,
+                heartbeat_interval_ms=heartbeat_interval_ms,
+            )
+        else:
+            new_member = partial(ConsumerGroupMember, member_id=str(uuid4()), assignor=group_remote_assignor)
+        new_member = partial(
+            new_member,
+            instance_id=group_instance_id,
+            max_poll_interval_ms=max_poll_interval_ms,
+            retry_backoff_ms=retry_backoff_ms,
+        )
         self._part = Participation(
             self._network,
             self._fetches,
             self._turn,
             group=group_id,
-            new_member=partial(
-                GroupMember,
-                assignors=assignors_of(partition_assignment_strategy),
-                instance_id=group_instance_id,
-                session_timeout_ms=session_timeout_ms,
-                max_poll_interval_ms=max_poll_interval_ms,
-                heartbeat_interval_ms=heartbeat_interval_ms,
-                retry_backoff_ms=retry_backoff_ms,
-            ),
+            new_member=new_member,
             new_subscription=partial(
                 Subscription,
                 max_age_s=metadata_max_age_ms / 1000,

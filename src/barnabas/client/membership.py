@@ -10,11 +10,16 @@ from collections.abc import Iterable
 from typing import Any
 
 from barnabas.client.coordinator_link import CoordinatorLink
-from barnabas.client.group_member import NEVER, GroupMember, Phase, Request, Response
+from barnabas.client.failures import RETRIABLE
+from barnabas.client.member import NEVER, Member, Phase
 from barnabas.client.metadata import Snapshot
 from barnabas.client.network import Network, Timer
 from barnabas.client.turn import Turn
 from barnabas.errors import Refused
+from barnabas.wire.messages.consumer_groups import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from barnabas.wire.messages.groups import (
     HeartbeatRequest,
     HeartbeatResponse,
@@ -31,7 +36,10 @@ _ANSWERS: dict[type, type[Any]] = {
     SyncGroupRequest: SyncGroupResponse,
     HeartbeatRequest: HeartbeatResponse,
     LeaveGroupRequest: LeaveGroupResponse,
+    ConsumerGroupHeartbeatRequest: ConsumerGroupHeartbeatResponse,
 }
+_MAY_WAIT = (JoinGroupRequest, SyncGroupRequest)
+"""What the coordinator answers when the others are there, too."""
 
 LANE = "group"
 
@@ -39,9 +47,7 @@ LANE = "group"
 class Membership:
     """Mutable: a member, and what it has under way."""
 
-    def __init__(
-        self, network: Network, coordinator: CoordinatorLink, member: GroupMember, turn: Turn
-    ) -> None:
+    def __init__(self, network: Network, coordinator: CoordinatorLink, member: Member, turn: Turn) -> None:
         self.member = member
         self._network = network
         self._coordinator = coordinator
@@ -61,21 +67,18 @@ class Membership:
         """Send what is due."""
         if self._is_over:
             return
-        member = self.member
+        if self._is_counting:
+            return
         with self._turn:
-            now = time.monotonic()
-            if self._must_count():
-                self._is_counting = True
-                wanted = member.topics_to_assign
-                request = None
-            else:
-                request = member.next_request(now, self._counts)
-        if request is not None:
-            self._send(request)
-        elif self._is_counting:
+            wanted = self.member.topics_to_assign if self._must_count() else None
+            request = None if wanted else self.member.next_request(time.monotonic(), self._counts)
+        if wanted:
+            self._is_counting = True
             self._network.metadata.want(wanted)
             self._network.refresh(wanted, self._count)
             return
+        if request is not None:
+            self._send(request)
         self._set_timer()
 
     def leave(self, done: Any) -> None:
@@ -89,29 +92,32 @@ class Membership:
             done(None)
         else:
             # Not in the members' lane: there a join may be under way.
-            self._coordinator.ask(request, LeaveGroupResponse, done)
+            self._coordinator.ask(request, _ANSWERS[type(request)], done)
 
-    def _send(self, request: Request) -> None:
+    def _send(self, request: Any) -> None:
         member = self.member
 
-        def told(answer: Response | Refused) -> None:
+        def told(answer: Any) -> None:
             if self._is_over:
                 return
             with self._turn:
-                if isinstance(answer, Refused):
+                if isinstance(answer, Refused) and answer.code not in RETRIABLE:
+                    member.refuse(answer)
+                elif isinstance(answer, Refused):
                     member.fail(time.monotonic())
                 else:
                     self._coordinator.doubt(answer.error_code)
                     member.take(answer, time.monotonic())
+                    self._tell_names()
                 self._turn.tell()
             self.drive()
 
-        if isinstance(request, LeaveGroupRequest):
+        if member.is_away:
             with self._turn:
                 self._turn.tell()  # the user, should it come back, has lost everything
-            self._coordinator.ask(request, LeaveGroupResponse, lambda answer: None)
+            self._coordinator.ask(request, _ANSWERS[type(request)], lambda answer: None)
             return
-        wait = 0.0 if isinstance(request, HeartbeatRequest) else member.rebalance_timeout_ms / 1000
+        wait = member.rebalance_timeout_ms / 1000 if isinstance(request, _MAY_WAIT) else 0.0
         self._coordinator.ask(request, _ANSWERS[type(request)], told, wait=wait, lane=LANE)
 
     def _set_timer(self) -> None:
@@ -147,10 +153,18 @@ class Membership:
                 self._counted = member.generation
         self._set_timer() if isinstance(snapshot, Refused) else self.drive()
 
+    def _tell_names(self) -> None:
+        """Groups of KIP-848 speak of topics by their ids."""
+        topics = self._network.metadata.snapshot.topics.values()
+        if not self.member.know({topic.id: topic.name for topic in topics}):
+            self._network.refresh_soon()
+
     def _look_for_new_partitions(self, snapshot: Snapshot) -> None:
         if self._is_over or self._is_counting:
             return
         with self._turn:
+            self._tell_names()
+            self._turn.tell()
             wanted = self.member.topics_to_assign
             changed = self.member.phase is Phase.STABLE and wanted and self._counted == self.member.generation
             if not changed or _counts(snapshot, wanted) == self._counts:

@@ -15,7 +15,7 @@ from barnabas.client.commits import Commits
 from barnabas.client.coordinator_link import CoordinatorLink
 from barnabas.client.fetcher import Fetcher
 from barnabas.client.fetches import COMMITTED, Fetches
-from barnabas.client.group_member import GroupMember, Handover
+from barnabas.client.member import Handover, Member
 from barnabas.client.membership import Membership
 from barnabas.client.network import Network
 from barnabas.client.subscription import Subscription
@@ -37,7 +37,7 @@ class Participation:
         turn: Turn,
         *,
         group: str | None,
-        new_member: Callable[[str, Iterable[str]], GroupMember],
+        new_member: Callable[[str, Iterable[str]], Member],
         new_subscription: Callable[..., Subscription],
         read_committed: bool,
         auto_commit_interval: float | None,
@@ -62,7 +62,7 @@ class Participation:
         self._settled: deque[Callable[[], None]] = deque()
 
     @property
-    def member(self) -> GroupMember | None:
+    def member(self) -> Member | None:
         return None if self._membership is None else self._membership.member
 
     @property
@@ -160,7 +160,7 @@ class Participation:
                 handover = membership.member.handover
                 if handover is not None and handover.assigned is not None:
                     # At once, before the group can change its mind.
-                    membership.member.took_over()
+                    membership.member.took_over(time.monotonic())
                     self._fetches.add(handover.assigned, COMMITTED)
                     for each in handover.assigned:
                         self._commits.settled.pop(each, None)
@@ -179,6 +179,7 @@ class Participation:
         subscription = self.subscription
         assert subscription is not None
         if handover.assigned is not None:
+            membership.wake()
             self.fetcher.wake()
             subscription.assigned(handover.assigned)
             return

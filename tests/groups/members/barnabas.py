@@ -1,6 +1,7 @@
 """A member of a group that uses our own Consumer. Run by tests/groups/group.py."""
 
 from collections.abc import Collection, Iterable
+from typing import Any
 
 from barnabas import BarnabasError, Consumer, TopicPartition
 from tests.groups.members.telling import (
@@ -23,7 +24,8 @@ class Member:
             bootstrap_servers=want.bootstrap,
             client_id=want.name,
             group_id=want.group,
-            partition_assignment_strategy=want.assignors,
+            group_protocol=want.protocol,
+            **_assignors(want),
             session_timeout_ms=want.session_ms,
             heartbeat_interval_ms=want.heartbeat_ms,
             max_poll_interval_ms=30_000,
@@ -79,6 +81,12 @@ class Member:
     def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
         self._forget(place.partition for place in lost)
         tell_partitions("lost", {place.partition for place in lost})
+
+
+def _assignors(want: Wanted) -> dict[str, Any]:
+    if want.protocol == "consumer":
+        return {"group_remote_assignor": want.assignors[0]} if want.assignors else {}
+    return {"partition_assignment_strategy": want.assignors}
 
 
 if __name__ == "__main__":
