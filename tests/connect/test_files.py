@@ -62,6 +62,23 @@ def test_csv_to_parquet_and_json_with_dead_letters(spark: Any, run_file: RunFile
     assert _rows(spark.read.parquet(f"{tmp_path}/table"), "id") == [(0,), (1,), (3,)]
 
 
+def test_a_header_that_is_not_the_schema_ends_the_flow(run_file: RunFile, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.csv").write_text("user,id\n1,2\n")
+    text = f"""
+        [source.orders]
+        connector = "csv"
+        path = "{tmp_path}/in"
+        schema = "id long, user string"
+        [sink.out]
+        connector = "jsonlines"
+        path = "{tmp_path}/out"
+    """
+    with pytest.raises(ConnectError, match="CSV header does not conform to the schema") as told:
+        run_file(text)
+    assert "\n" not in str(told.value)
+
+
 def test_without_dead_letters_a_bad_row_ends_the_flow(run_file: RunFile, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "1.json").write_text('{"id": 1}\n{"id": tw\n')

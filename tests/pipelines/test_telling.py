@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from barnabas.pipelines.failures import sentence_of
-from barnabas.pipelines.progress import Line, Progress, lag_of
+from barnabas.pipelines.progress import Progress, lag_of
+from barnabas.spark.live_line import Line
 
 SPARKS_OWN = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception:
 [PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when Python streaming data source perform latestOffset:

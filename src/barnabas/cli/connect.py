@@ -162,8 +162,8 @@ def run(
     spark = start_session(f"barnabas connect {file.stem}", master=master, settings=settings)
     try:
         from barnabas.connect.flow import Told
-        from barnabas.pipelines.progress import Line
-        from barnabas.pipelines.running import Stop, _on_signals
+        from barnabas.spark.live_line import Line
+        from barnabas.spark.stopping import Stop, on_signals
 
         line = Line(sys.stderr)
         done = {flow.name: Told(flow.name, 0, 0, 0.0) for flow in chosen}
@@ -180,7 +180,7 @@ def run(
 
         stop = Stop()
         sys.stderr.write(f"Running {', '.join(done)}; Ctrl-C ends it.\n")
-        with _on_signals(stop):
+        with on_signals(stop):
             try:
                 run_flows(spark, chosen, folder, once=once, stop=stop, tell=tell)
             finally:

@@ -212,7 +212,8 @@ class Following:
 
     def __init__(self, spark: Any, bootstrap: str, folder: Path) -> None:
         from barnabas.pipelines.finding import find
-        from barnabas.pipelines.running import Run, Stop
+        from barnabas.pipelines.running import Run
+        from barnabas.spark.stopping import Stop
 
         parameters = {**_PARAMETERS, "output": str(folder / "pages")}
         self._how = Run(bootstrap, parameters, checkpoint=str(folder / "checkpoint"))

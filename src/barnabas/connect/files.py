@@ -88,6 +88,8 @@ class CsvSource(_FileSource):
             "header": str(self.header).lower(),
             "sep": self.delimiter,
             "columnNameOfCorruptRecord": BAD,
+            # Else columns in another order than the schema's would change their places unseen.
+            "enforceSchema": str(not self.header).lower(),
         }
         rows = self._files(spark, "csv", schema, options)
         if bad == BAD:

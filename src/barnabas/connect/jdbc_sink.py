@@ -4,6 +4,7 @@ A batch goes to a table of its own first, through Spark; then one transaction ta
 `barnabas_batches`, and drops it. A batch that comes again finds its id there.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -61,7 +62,7 @@ class JdbcSink(Database, Sink):
                 )
         if self.key:
             frame = _newest_of_each(frame, self.key)
-        staged = f"barnabas_{batch.origin}_{self.table.replace('.', '_')}"
+        staged = f"barnabas_{batch.origin}_{self._plain_table}"
         with told_plainly(f"Writing to {self.table}"):
             self._load(spark)
             with self._connection(spark) as connection:
@@ -83,6 +84,11 @@ class JdbcSink(Database, Sink):
         there = bool(found.next())
         statement.close()
         return there
+
+    @property
+    def _plain_table(self) -> str:
+        """The table's name as a part of others: it may have a schema before it, or quotes around it."""
+        return re.sub(r"\W+", "_", self.table)
 
     def _origin(self, batch: Batch) -> str:
         """Two tables of a database may get the same batch."""
@@ -110,7 +116,7 @@ class JdbcSink(Database, Sink):
     def _takeover(self, staged: str, columns: Sequence[str], batch: Batch) -> list[str]:
         quoted = self._driver().quoted
         names = ", ".join(map(quoted, columns))
-        index = f"barnabas_key_{self.table.replace('.', '_')}"
+        index = f"barnabas_key_{self._plain_table}"
         sql = [f"CREATE TABLE IF NOT EXISTS {self.table} AS SELECT {names} FROM {staged} WHERE 1 = 0"]
         # WHERE: without it SQLite takes ON for the condition of a join.
         insert = f"INSERT INTO {self.table} ({names}) SELECT {names} FROM {staged} WHERE 1 = 1"

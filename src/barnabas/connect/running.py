@@ -5,27 +5,19 @@ Called by `barnabas connect run`. What can be checked in seconds is checked befo
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from barnabas.connect.connector import Connector
 from barnabas.connect.declaration import Declaration, Flow
 from barnabas.connect.flow import FlowRun, Told
 from barnabas.connect.option import ConnectError, no_such
+from barnabas.spark.stopping import Stop
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LOOK_S = 2.0
-
-
-class Stop(Protocol):
-    """How a run is told to end."""
-
-    told: bool
-
-    def look(self) -> None: ...
-    def wait(self, seconds: float) -> None: ...
 
 
 def chosen_flows(declaration: Declaration, names: Sequence[str]) -> list[Flow]:

@@ -5,17 +5,15 @@ every ten seconds.
 """
 
 import json
-import shutil
 import sys
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TextIO
 
 from pyspark.sql.streaming import StreamingQueryListener
 
-_QUIET_S = 10.0
+from barnabas.spark.live_line import Line
 
 
 @dataclass(slots=True)
@@ -112,34 +110,3 @@ def _offsets(text: str | None) -> dict[tuple[str, str], int] | None:
         }
     except (AttributeError, TypeError, ValueError):
         return None
-
-
-class Line:
-    """One line that changes in place on a terminal, and is repeated now and then elsewhere."""
-
-    def __init__(self, out: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
-        self._out = out
-        self._clock = clock
-        self._is_terminal = out.isatty()
-        self._shown_at = clock()
-        self._shown = ""
-        self._lock = threading.Lock()
-
-    def show(self, text: str) -> None:
-        with self._lock:
-            if self._is_terminal:
-                width = shutil.get_terminal_size().columns - 1
-                self._out.write(f"\r\x1b[K{text[:width]}")
-            elif self._clock() - self._shown_at >= _QUIET_S:
-                self._out.write(f"{text}\n")
-                self._shown = text
-                self._shown_at = self._clock()
-            self._out.flush()
-
-    def end(self, text: str) -> None:
-        with self._lock:
-            if self._is_terminal:
-                self._out.write(f"\r\x1b[K{text}\n")
-            elif text != self._shown:
-                self._out.write(f"{text}\n")
-            self._out.flush()

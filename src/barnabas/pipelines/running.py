@@ -5,12 +5,8 @@ checked in seconds (Java, master, broker, topics) is checked before Spark starts
 stopped, and one sentence says why.
 """
 
-import queue
-import signal
-import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -18,6 +14,7 @@ from barnabas.errors import BarnabasError
 from barnabas.pipelines.declaration import Pipeline
 from barnabas.pipelines.failures import as_our_error
 from barnabas.pipelines.places import Surroundings, Topic
+from barnabas.spark.stopping import Stop, on_signals
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,28 +40,6 @@ class Run:
 
     def checkpoint_of(self, pipeline: Pipeline) -> str:
         return (self.checkpoint or f"checkpoints/{pipeline.name}").rstrip("/")
-
-
-class Stop:
-    """How a run is told to end: by a signal, by another thread, or by the end of its queries."""
-
-    def __init__(self) -> None:
-        self.told = False
-        # Of all that waits in Python, this alone may be woken from a signal handler.
-        self._news: queue.SimpleQueue[None] = queue.SimpleQueue()
-
-    def now(self) -> None:
-        """End the run."""
-        self.told = True
-        self._news.put(None)
-
-    def look(self) -> None:
-        """Something has ended: whoever waits should look what it was."""
-        self._news.put(None)
-
-    def wait(self, seconds: float) -> None:
-        with suppress(queue.Empty):
-            self._news.get(timeout=seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +77,10 @@ def run_on(
 ) -> Ended:
     """Run on a session that is there, and leave it as it was. Progress goes to `out`, or to stderr."""
     from barnabas.spark import register
+    from barnabas.spark.session import make_active
 
     register(spark)
-    # Makes the session the active one of this thread, which alone is asked for sinks written in Python.
-    spark.createDataFrame([], "nothing INT")
+    make_active(spark)
     settings = pipeline.settings(how.parameters)
     checkpoint = how.checkpoint_of(pipeline)
     around = Surroundings(how.bootstrap, how.starting, checkpoint, how.once)
@@ -127,7 +102,7 @@ def run_on(
     if not streaming:
         return Ended({}, time.monotonic() - began, stopped=False)
     stop = stop or Stop()
-    with _on_signals(stop):
+    with on_signals(stop):
         return _run_streams(spark, pipeline, how, streaming, around, stop, out, began)
 
 
@@ -189,22 +164,6 @@ def _wait(queries: Mapping[str, "StreamingQuery"], stop: Stop) -> None:
         if not active or any(query.exception() is not None for query in queries.values()):
             return
         stop.wait(_LOOK_S)
-
-
-@contextmanager
-def _on_signals(stop: Stop) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the run while it is in the main thread."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    for number in before:
-        signal.signal(number, lambda *_: stop.now())
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def check_topics(pipeline: Pipeline, how: Run, settings: Mapping[str, Any]) -> None:
