@@ -27,7 +27,8 @@ def both_ways(batch: bytes) -> tuple[FlatRecords | None, FlatRecords | None]:
         lambda: decode_flat(batch),
     ):
         try:
-            found.append(decode())
+            columns = decode()
+            found.append(columns._replace(offsets=[*columns.offsets], timestamps=[*columns.timestamps]))
         except Refused:
             found.append(None)
     return found[0], found[1]

@@ -62,12 +62,33 @@ def _decode(buffer: bytes, bodies: Sequence[Body]) -> FlatRecords | None:
             timestamp[first : first + counts[index]] = body.header.max_timestamp - body.header.base_timestamp
     timestamp += np.repeat([body.header.base_timestamp for body in bodies], counts)
     return FlatRecords(
-        offset.tolist(),
-        timestamp.tolist(),
+        _counted(offset),
+        _shared(timestamp),
         _pieces(buffer, key_at, key_size),
         _pieces(buffer, value_at, value_size),
         [()] * len(ends),
     )
+
+
+def _counted(numbers: Ints) -> Sequence[int]:
+    """Numbers without a hole need no objects before each is used."""
+    first, count = int(numbers[0]), len(numbers)
+    if numbers[-1] - first == count - 1 and (np.diff(numbers) == 1).all():
+        return range(first, first + count)
+    each: list[int] = numbers.tolist()
+    return each
+
+
+def _shared(numbers: Ints) -> Sequence[int]:
+    """Many records are of the same millisecond: one object will do."""
+    edges = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
+    out: list[int] = []
+    if len(edges) * _SHORTEST_ROW > len(numbers):
+        out = numbers.tolist()
+    else:
+        for first, end in pairwise(edges):
+            out += [int(numbers[first])] * (end - first)
+    return out
 
 
 def _pieces(body: bytes, at: Ints, size: Ints) -> list[bytes | None]:

@@ -212,10 +212,10 @@ def _encode_name(name: str) -> bytes:
 
 
 class FlatRecords(NamedTuple):
-    """The records of a batch as columns, lists of equal length: what `encode_flat` takes, and their offsets."""
+    """The records of a batch as columns of equal length: what `encode_flat` takes, and their offsets."""
 
-    offsets: list[int]
-    timestamps: list[int]
+    offsets: Sequence[int]
+    timestamps: Sequence[int]
     keys: list[bytes | None]
     values: list[bytes | None]
     headers: list[tuple[tuple[str, bytes | None], ...]]
