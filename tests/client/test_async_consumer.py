@@ -108,7 +108,8 @@ def test_listeners_may_be_coroutines_and_commit(bootstrap: str, numbers: TopicPa
         ) as consumer:
             await consumer.subscribe(numbers.topic, listener=Listener())
             assert len(await consumer.poll(20.0)) == 100
-            async with AsyncConsumer(numbers.topic, **settings(bootstrap, group_id=group)) as other:
+            theirs = settings(bootstrap, group_id=group, enable_auto_commit=False)
+            async with AsyncConsumer(numbers.topic, **theirs) as other:
                 while len(story) < 2:
                     await consumer.poll(0.05)
                     await other.poll(0.05)
