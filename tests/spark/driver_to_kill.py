@@ -1,6 +1,6 @@
 """A streaming query in a process of its own, from a topic to Parquet, until it is killed or has read everything.
 
-Run by test_kill_nine.py: `python -m tests.spark.driver_to_kill BOOTSTRAP TOPIC FOLDER`.
+Run by test_kill_nine.py: `python -m tests.spark.driver_to_kill BOOTSTRAP TOPIC FOLDER OFFSETS_A_BATCH`.
 """
 
 import sys
@@ -8,15 +8,13 @@ import sys
 from barnabas.spark import register
 from barnabas.spark.session import start_session
 
-OFFSETS_A_BATCH = 500
 
-
-def main(bootstrap: str, topic: str, folder: str) -> None:
+def main(bootstrap: str, topic: str, folder: str, offsets_a_batch: str) -> None:
     spark = start_session("to be killed", master="local[2]", settings={"spark.sql.shuffle.partitions": "2"})
     register(spark)
     source = spark.readStream.format("barnabas").option("kafka.bootstrap.servers", bootstrap)
     source = source.option("subscribe", topic).option("startingOffsets", "earliest")
-    rows = source.option("maxOffsetsPerTrigger", OFFSETS_A_BATCH).load()
+    rows = source.option("maxOffsetsPerTrigger", offsets_a_batch).load()
     sink = rows.selectExpr("partition", "offset", "string(value) as value").writeStream.format("parquet")
     sink = sink.option("path", f"{folder}/rows").option("checkpointLocation", f"{folder}/checkpoint")
     sink.trigger(availableNow=True).start().awaitTermination()

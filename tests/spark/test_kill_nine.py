@@ -21,14 +21,20 @@ pytestmark = [pytest.mark.java, pytest.mark.slow]
 ROOT = Path(__file__).resolve().parent.parent.parent
 KILLS = 10
 PARTITIONS = 3
-RECORDS = 30_000
+RECORDS = 60_000
+OFFSETS_A_BATCH = 500
+"""So few that all kills come before everything is read."""
+
 LIMIT_S = 120
 
 
 @contextmanager
-def driver(broker: Broker, topic: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+def driver(
+    broker: Broker, topic: str, folder: Path, offsets_a_batch: int
+) -> Iterator[subprocess.Popen[bytes]]:
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
     command = [sys.executable, "-m", "tests.spark.driver_to_kill", broker.bootstrap, topic, str(folder)]
+    command.append(str(offsets_a_batch))
     environment = {**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable}
     process = subprocess.Popen(command, env=environment, start_new_session=True)
     try:
@@ -54,17 +60,19 @@ def test_killed_at_ten_points_every_record_is_there_once(
     points = []
     for _ in range(KILLS):
         # A batch is planned (offsets), written (rows), done (commits): the next kill comes in one of those moments.
-        kind, more = dice.choice(list(logs)), dice.randrange(1, 6)
-        there = count(logs[kind])
-        with driver(broker, name, tmp_path) as process:
+        kind, more = dice.choice(list(logs)), dice.randrange(1, 4)
+        enough = count(logs[kind]) + more
+        with driver(broker, name, tmp_path, OFFSETS_A_BATCH) as process:
             eventually(
-                lambda kind=kind, there=there, more=more: count(logs[kind]) >= there + more,  # type: ignore[misc]
+                lambda kind=kind, enough=enough, process=process: (  # type: ignore[misc]
+                    count(logs[kind]) >= enough or process.poll() is not None
+                ),
                 f"{more} more of {kind} (seed {seed})",
                 LIMIT_S,
             )
             assert process.poll() is None, f"the query ended by itself (seed {seed})"
         points.append((kind, more))
-    with driver(broker, name, tmp_path) as process:
+    with driver(broker, name, tmp_path, RECORDS) as process:
         assert process.wait(LIMIT_S) == 0
     found = sorted(
         (row.partition, row.offset, row.value) for row in spark.read.parquet(str(logs["rows"])).collect()
