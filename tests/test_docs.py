@@ -46,6 +46,7 @@ def test_every_module_has_its_place_in_the_file_map() -> None:
         "client",
         "wire",
         "generate",
+        "spark",
         "pipelines",
         "streams",
         "connect",

@@ -1,5 +1,7 @@
 """What may be said with `.option(...)`, and what is said to somebody who says something else."""
 
+import importlib.util
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -113,6 +115,16 @@ def test_what_kafka_queries_say_besides_is_taken() -> None:
         "includeHeaders": "true",
     }
     assert read_options({**ORDERS, **beside, "kafkaConsumer.pollTimeoutMs": "9"}, Use.STREAM).client == {}
+
+
+def test_the_table_of_options_is_what_is_declared() -> None:
+    root = Path(__file__).resolve().parent.parent.parent
+    source = importlib.util.spec_from_file_location("table", root / "tools" / "spark_options_table.py")
+    assert source is not None
+    assert source.loader is not None
+    module = importlib.util.module_from_spec(source)
+    source.loader.exec_module(module)
+    assert module.table() in (root / "docs" / "SPARK.md").read_text(), "see tools/spark_options_table.py"
 
 
 def test_every_option_says_what_it_is() -> None:
