@@ -134,7 +134,7 @@ def test_deserializers_make_what_one_wants_of_bytes(
     with Producer(bootstrap) as producer:
         producer.send(topic, b'{"a": 1}', key=b"x")
         producer.send(topic, None, key=None)
-    consumer = new_consumer(key_deserializer=bytes.decode, value_deserializer=json.loads)
+    consumer = new_consumer(key_deserializer="str", value_deserializer="json")
     consumer.assign([TopicPartition(topic, 0)])
     assert [(each.key, each.value) for each in islice(consumer, 2)] == [("x", {"a": 1}), (None, None)]
 
@@ -324,7 +324,10 @@ def test_one_way_to_read_at_a_time(new_consumer: Callable[..., Consumer], number
     [
         ({"isolation_level": "dirty"}, "read_uncommitted or read_committed"),
         ({"partition_assignment_strategy": "lucky"}, "no 'lucky'"),
-        ({"max_poll_records": 0}, "at least 1"),
+        ({"max_poll_records": 0}, "1 or more"),
+        ({"group_protocol": "new"}, "classic or consumer"),
+        ({"value_deserializer": "yaml"}, "bytes, str, json"),
+        ({"group.id": "g"}, "did you mean 'group_id'"),
         ({"heartbeat_interval_ms": 50_000}, "less than session.timeout.ms"),
     ],
 )

@@ -17,12 +17,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
 from barnabas.client.assignors import assignors_of
 from barnabas.client.consumer_group_member import ConsumerGroupMember
-from barnabas.client.consumer_record import ConsumerRecord, Deserializer, RecordDecoder
+from barnabas.client.consumer_record import ConsumerRecord, Deserializer, RecordDecoder, deserializer
 from barnabas.client.failures import TimedOut
 from barnabas.client.fetches import Fetches
 from barnabas.client.group_member import GroupMember
@@ -32,6 +32,7 @@ from barnabas.client.network import Network
 from barnabas.client.offsets import EARLIEST, LATEST, OffsetAt
 from barnabas.client.participation import Committed, Participation
 from barnabas.client.questions import Questions
+from barnabas.client.settings import refuse_small, refuse_unknown
 from barnabas.client.subscription import RebalanceListener, Subscription
 from barnabas.client.turn import Turn
 from barnabas.errors import BarnabasError
@@ -67,8 +68,8 @@ class Consumer:
         group_protocol: str = "classic",
         group_remote_assignor: str | None = None,
         partition_assignment_strategy: str | Iterable[str] = ("range", "roundrobin"),
-        key_deserializer: Deserializer | None = None,
-        value_deserializer: Deserializer | None = None,
+        key_deserializer: str | Deserializer | None = None,
+        value_deserializer: str | Deserializer | None = None,
         auto_offset_reset: str = "latest",
         enable_auto_commit: bool = True,
         auto_commit_interval_ms: int = 5_000,
@@ -90,7 +91,9 @@ class Consumer:
         request_timeout_ms: int = 30_000,
         retry_backoff_ms: int = 100,
         connections_max_idle_ms: int = 540_000,
+        **unknown: Any,
     ) -> None:
+        refuse_unknown(unknown, Consumer.__init__.__kwdefaults__ or (), "A consumer")
         for name, value, known in (
             ("auto.offset.reset", auto_offset_reset, _RESETS),
             ("isolation.level", isolation_level, _ISOLATION),
@@ -99,8 +102,18 @@ class Consumer:
             if value not in known:
                 *others, last = known
                 raise BarnabasError(f"{name} is {', '.join(others)} or {last}, not {value!r}.")
-        if max_poll_records < 1:
-            raise BarnabasError(f"max.poll.records is at least 1, not {max_poll_records}.")
+        refuse_small(
+            {
+                "max_poll_records": (max_poll_records, 1),
+                "max_poll_interval_ms": (max_poll_interval_ms, 1),
+                "max_partition_fetch_bytes": (max_partition_fetch_bytes, 1),
+                "fetch_max_bytes": (fetch_max_bytes, 1),
+                "fetch_min_bytes": (fetch_min_bytes, 0),
+                "fetch_max_wait_ms": (fetch_max_wait_ms, 0),
+                "auto_commit_interval_ms": (auto_commit_interval_ms, 0),
+                "consumer_timeout_ms": (consumer_timeout_ms, 0),
+            }
+        )
         if heartbeat_interval_ms >= session_timeout_ms:
             raise BarnabasError(
                 "heartbeat.interval.ms must be less than session.timeout.ms: a third is usual."
@@ -163,7 +176,9 @@ class Consumer:
         )
         self._questions = Questions(self._network, read_committed=read_committed, timeout=self._api_timeout)
         decoder = RecordDecoder(
-            check_crcs=check_crcs, key_deserializer=key_deserializer, value_deserializer=value_deserializer
+            check_crcs=check_crcs,
+            key_deserializer=deserializer(key_deserializer, "key_deserializer"),
+            value_deserializer=deserializer(value_deserializer, "value_deserializer"),
         )
         self._hand_out = HandOut(self._fetches, self._turn, decoder, self._part.fetcher.wake)
         self._using = threading.Lock()

@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import repeat
+from json import loads
 from typing import Any, NamedTuple
 
 from barnabas.client.aborted import AbortedTransactions
@@ -51,6 +52,18 @@ class ConsumerRecord(NamedTuple):
     key: Any
     value: Any
     headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+NAMED: dict[str, Deserializer | None] = {"bytes": None, "str": bytes.decode, "json": loads}
+
+
+def deserializer(given: str | Deserializer | None, setting: str) -> Deserializer | None:
+    """The deserializer a setting names; None where bytes are given as they are."""
+    if given is None or callable(given):
+        return given
+    if given not in NAMED:
+        raise BarnabasError(f"{setting} cannot be {given!r}: say bytes, str, json, or give a callable.")
+    return NAMED[given]
 
 
 class Run(NamedTuple):
