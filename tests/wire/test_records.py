@@ -71,6 +71,34 @@ def test_any_number_of_records_can_be_encoded(count: int) -> None:
     )
 
 
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 400), st.integers(0, 3) | st.sampled_from([-1, 70, 9000])),
+        min_size=1,
+        max_size=8,
+    ),
+    st.integers(0, 200) | st.just(5000),
+    st.lists(st.integers(0, 3000), max_size=2),
+)
+@settings(deadline=None)
+def test_records_that_are_alike_are_encoded_like_any(
+    runs: list[tuple[int, int]], size: int, odd: list[int]
+) -> None:
+    """Values of one size, but for a few, and runs of equal times."""
+    times, now = [], 1_700_000_000_000
+    for count, step in runs:
+        now += step
+        times += [now] * count
+    values: list[bytes | None] = [bytes([n % 256]) * size for n in range(len(times))]
+    for place in odd:
+        values[place % len(values)] = None if place % 2 else b"odd"
+    batch = wrap_records(
+        encode_flat(values, None, None, times), len(values), base_timestamp=times[0], max_timestamp=max(times)
+    )
+    rows = zip(times, values, strict=True)
+    assert batch == encode_batch([Record(n, time, None, value) for n, (time, value) in enumerate(rows)])
+
+
 def test_times_may_run_backwards() -> None:
     times = [1000, 10, 10, 5000]
     batch = wrap_records(
