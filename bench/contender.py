@@ -306,24 +306,30 @@ def latency(job: Job) -> dict[str, float]:
 
 
 def memory(job: Job) -> dict[str, float]:
-    """Produces `records`, then reads them; resident memory at the start, half way through each and at its end."""
+    """Produces `records`, then reads them; resident memory at the start, and the most of it in each half of either.
+
+    Peaks, because what waits in buffers at any moment is chance.
+    """
     contender = CONTENDERS[job["who"]](job)
     for _ in contender.produce(WARM_UP):
         pass
     total = job["records"]
     with _Measured(job) as measured:
-        seen = {"start": _rss()}
-        for done in contender.produce(total):
-            measured.check_time()
-            if done >= total / 2 and "half_sent" not in seen:
-                seen["half_sent"] = _rss()
-        seen["sent"] = _rss()
-        for done, _size in contender.consume(total):
-            measured.check_time()
-            if done >= total / 2 and "half_read" not in seen:
-                seen["half_read"] = _rss()
-        seen["read"] = _rss()
-    return measured.result | seen
+        start = _rss()
+        sent = _peaks(contender.produce(total), total, measured)
+        read = _peaks((done for done, _size in contender.consume(total)), total, measured)
+    peaks = {"sent_first": sent[0], "sent_second": sent[1], "read_first": read[0], "read_second": read[1]}
+    return measured.result | {"start": start} | peaks
+
+
+def _peaks(progress: Iterator[int], total: int, measured: _Measured) -> tuple[float, float]:
+    """The most memory while the first half was done, and while the second was."""
+    halves = [0.0, 0.0]
+    for done in progress:
+        measured.check_time()
+        half = done > total / 2
+        halves[half] = max(halves[half], _rss())
+    return halves[0], halves[1]
 
 
 def _rss() -> float:

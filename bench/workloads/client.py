@@ -21,8 +21,8 @@ ABOUT = (
     "send() and poll(), or send_table() of 100,000 rows and poll_arrow(). Every value that is read is looked at. All "
     "read the same log, written by librdkafka; consume is from `assign` to the last record, and in the half second "
     "that librdkafka takes to its first one it fetches ahead. Latency: one record at a time, linger 0, until it is "
-    "acknowledged. Memory: resident memory of a process that sends so many records and then reads them, at the end "
-    "of either as a share of half way; one round."
+    "acknowledged. Memory: resident memory of a process that sends so many records and then reads them: the "
+    "most of it while the second half is sent or read, as a share of the most in the first half; one round."
 )
 METRICS = (
     Metric("produce_per_s", "produce", "records/s", more_is_better=True),
@@ -33,15 +33,16 @@ METRICS = (
     Metric("p50_us", "send and wait, p50", "us"),
     Metric("p99_us", "send and wait, p99", "us"),
     Metric("start_mb", "memory at the start", "MB"),
-    Metric("half_mb", "memory half way", "MB"),
-    Metric("end_mb", "memory at the end", "MB"),
-    Metric("growth", "memory at the end, of half way", "x"),
+    Metric("first_mb", "most memory in the first half", "MB"),
+    Metric("second_mb", "most memory in the second half", "MB"),
+    Metric("growth", "most memory, second half of first", "x"),
 )
 RECORD_BYTES, PARTITIONS, LINGER_MS = 100, 4, 5
 # So many records that each takes some two seconds.
 SENT = {CONFLUENT: 1_500_000, KAFKA_PYTHON: 100_000, RECORDS: 1_500_000, COLUMNS: 4_000_000}
 READ = {CONFLUENT: 1_500_000, KAFKA_PYTHON: 400_000, RECORDS: 1_500_000, COLUMNS: 5_000_000}
-FLAT = 1.1
+# A leak of 5 bytes a record would show; what waits in buffers at its worst moment differs by less.
+FLAT = 1.2
 
 
 def rounds(size: Size) -> int:
@@ -62,8 +63,8 @@ def cases(size: Size) -> Sequence[Case]:
     )
     memory = [
         Case(
-            f"{count} M, {ours} beside {CONFLUENT}",
-            count * 6.0,
+            f"{count} M, {ours} beside 1 M, {CONFLUENT}",
+            4.0 + count * 2.0,
             {KAFKA: CONFLUENT, OURS: ours, "memory": count * 1_000_000},
             most_rounds=1,
         )
@@ -82,7 +83,9 @@ def run(side: SideState, case: Case) -> Measured:
     if "sends" in case.settings:
         return _latency(side, who, case.settings["sends"])
     if "memory" in case.settings:
-        return _memory(side, who, case.settings["memory"])
+        # Nothing is asked of the other library's memory: a million records show it.
+        records = case.settings["memory"]
+        return _memory(side, who, records if who in (RECORDS, COLUMNS) else min(records, 1_000_000))
     return _speed(side, who, case.settings["share"])
 
 
@@ -118,13 +121,14 @@ def _latency(side: SideState, who: str, sends: int) -> Measured:
 def _memory(side: SideState, who: str, records: int) -> Measured:
     with librdkafka.topic(side.server, "client-memory", PARTITIONS) as topic:
         done = _contend(side, "memory", who, topic, records)
-    said = done.said
+    first = max(done.said["sent_first"], done.said["read_first"])
+    second = max(done.said["sent_second"], done.said["read_second"])
     return Measured(
         {
-            "start_mb": said["start"] / 1e6,
-            "half_mb": max(said["half_sent"], said["half_read"]) / 1e6,
-            "end_mb": max(said["sent"], said["read"]) / 1e6,
-            "growth": max(said["sent"] / said["half_sent"], said["read"] / said["half_read"]),
+            "start_mb": done.said["start"] / 1e6,
+            "first_mb": first / 1e6,
+            "second_mb": second / 1e6,
+            "growth": second / first,
         },
         {},
         done.usage.others,
