@@ -36,7 +36,7 @@ def barnabas(*arguments: str, cwd: Path, **more: str) -> "subprocess.CompletedPr
         env=environment() | more,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=280,
         check=False,
     )
 

@@ -23,7 +23,7 @@ SPEED = 60.0
 _LOOK_S = 0.5
 _MORE_S = 0.1
 _WINDOW_S = 300
-_CATCH_UP_S = 60.0
+_CATCH_UP_S = 150.0
 _QUIET_S = 8.0
 _PARAMETERS = {"gap": "3 minutes", "window": "5 minutes", "late": "2 minutes", "top": "3"}
 

@@ -126,6 +126,9 @@ def run(
         packages=tuple(packages or ()),
         spark_settings=pairs(spark_settings, "--conf"),
     )
+    if sys.stderr.isatty():
+        sys.stderr.write(f"Starting {pipeline.name} on Spark ...")
+        sys.stderr.flush()
     ended = run_pipeline(pipeline, how)
     goes_on = f"; it goes on from {how.checkpoint_of(pipeline)}" if ended.rows else ""
     verb = "was stopped" if ended.stopped else "is done"
