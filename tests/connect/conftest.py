@@ -17,7 +17,7 @@ from tests.conftest import postgres_programs
 
 RunFile = Callable[..., FlowRun]
 
-_TIMEOUT_S = 90
+_TIMEOUT_S = 180
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -15,7 +15,7 @@ from barnabas.connect.connector import sinks, sources
 from tests.deadline import eventually
 
 COMMAND = [sys.executable, "-c", "from barnabas.cli.main import run; run()"]
-_WITHIN_S = 120.0
+_WITHIN_S = 200.0
 
 
 def _connect(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:

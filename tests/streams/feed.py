@@ -13,6 +13,9 @@ from barnabas.streams import Stream
 
 Row = Mapping[str, Any]
 
+WITHIN_S = 180
+"""How long a query of a few rows may take: moments, and minutes where many others want the same cores."""
+
 ORDERS = "id long, user string, amount double, at timestamp"
 
 

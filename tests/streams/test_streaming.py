@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import col
 
 from barnabas.streams import Stream, StreamError, count, run, sum
-from tests.streams.feed import Feed, in_table, order, rows
+from tests.streams.feed import WITHIN_S, Feed, in_table, order, rows
 
 pytestmark = pytest.mark.java
 
@@ -35,7 +35,7 @@ def test_a_window_is_there_when_the_watermark_has_passed_it(
         .aggregate(total=sum("amount"), n=count())
     )
     out = str(tmp_path / "out")
-    assert per_minute.to_parquet(out).run(checkpoint=str(tmp_path / "state"), once=True).wait(60)
+    assert per_minute.to_parquet(out).run(checkpoint=str(tmp_path / "state"), once=True).wait(WITHIN_S)
     made = Stream.from_files(spark, out, streaming=False).flat()
     kept = rows(made, "user", "window_start", "total", "n")
     found = [(user, start.minute, total, n) for user, start, total, n in kept]
@@ -72,7 +72,7 @@ def test_branches_run_side_by_side_and_go_on_where_they_were(
             rest.join(Stream.of(names), on="user").to_parquet(f"{out}/rest"),
         )
         for each in run(*outputs, checkpoint=state, once=True):
-            assert each.wait(60)
+            assert each.wait(WITHIN_S)
 
     feed.add(order(1, "ann", 10.0, "00:00:00"), order(2, "bob", 200.0, "00:00:00"))
     once()
@@ -109,7 +109,7 @@ def test_a_query_that_fails_says_why_in_a_sentence(spark: SparkSession, tmp_path
     with pytest.raises(
         StreamError, match=r"out, to parquet in .* failed: .*a value is no JSON of the schema"
     ) as told:
-        running.wait(60)
+        running.wait(WITHIN_S)
     assert "\n" not in str(told.value)
 
 
@@ -120,7 +120,7 @@ def test_what_is_written_for_each_batch_may_fail_too(feed: Feed, tmp_path: Path)
     feed.add(order(1, "ann", 1.0, "00:00:00"))
     running = feed.stream().to_batches("burning", write).run(checkpoint=str(tmp_path / "state"))
     with pytest.raises(StreamError, match=r"burning, to burning, failed: the disk is on fire\.$"):
-        running.wait(60)
+        running.wait(WITHIN_S)
 
 
 Wrong = Callable[[Stream], Any]

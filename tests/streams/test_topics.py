@@ -10,7 +10,7 @@ from pyspark.sql.functions import col
 from barnabas.client.admin import Admin
 from barnabas.streams import Stream, StreamError, count, run, sum
 from barnabas.testing import Broker
-from tests.streams.feed import rows
+from tests.streams.feed import WITHIN_S, rows
 
 pytestmark = pytest.mark.java
 
@@ -41,7 +41,7 @@ def test_orders_are_read_parted_and_written(spark: SparkSession, broker: Broker,
     parts = read.select("id", "user", "amount").key_by("user").branch(big=col("amount") > 100, rest=True)
     outputs = [part.to_topic(name, bootstrap=broker.bootstrap) for name, part in parts.items()]
     for each in run(*outputs, checkpoint=str(tmp_path / "state"), once=True):
-        assert each.wait(60)
+        assert each.wait(WITHIN_S)
     big = _records(spark, broker, "big")
     assert [(key, json.loads(value)) for key, value in big] == [
         ("ann", {"id": 3, "user": "ann", "amount": 300.0}),
@@ -53,7 +53,7 @@ def test_orders_are_read_parted_and_written(spark: SparkSession, broker: Broker,
     running = totals.to_topic("totals", bootstrap=broker.bootstrap).run(
         checkpoint=str(tmp_path / "totals"), once=True
     )
-    assert running.wait(60)
+    assert running.wait(WITHIN_S)
     found = {key: json.loads(value)["total"] for key, value in _records(spark, broker, "totals")}
     assert found == {"ann": 310.0, "bob": 250.0, "cyd": 1.0}
 
@@ -71,7 +71,7 @@ def test_records_that_nobody_looked_into_are_copied_as_they_are(
     assert (
         copy.to_topic("copied", bootstrap=broker.bootstrap)
         .run(checkpoint=str(tmp_path / "s"), once=True)
-        .wait(60)
+        .wait(WITHIN_S)
     )
     read = Stream.from_topic(spark, "copied", bootstrap=broker.bootstrap, streaming=False)
     assert {
@@ -83,5 +83,5 @@ def test_a_topic_that_is_not_there_is_one_sentence(spark: SparkSession, broker: 
     read = Stream.from_topic(spark, "nosuch", bootstrap=broker.bootstrap)
     running = read.to_memory("nosuch").run(once=True)
     with pytest.raises(StreamError, match="nosuch") as told:
-        running.wait(60)
+        running.wait(WITHIN_S)
     assert "\n" not in str(told.value)

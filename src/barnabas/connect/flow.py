@@ -21,6 +21,7 @@ from barnabas.spark.session import make_active
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from barnabas.connect.listening import Listener
     from barnabas.streams import Run
 
 _STOP_TIMEOUT_S = 30.0
@@ -65,6 +66,7 @@ class FlowRun:
         self._committed = -1
         self._commit = threading.Condition()
         self._query: Run | None = None
+        self._listener: Listener | None = None
         self._thread = threading.Thread(target=self._run, name=f"flow-{flow.name}", daemon=True)
 
     def start(self) -> "FlowRun":
@@ -99,8 +101,8 @@ class FlowRun:
 
     def _run(self) -> None:
         try:
-            if self._query is not None:
-                self._follow(self._query)
+            if self._query is not None and self._listener is not None:
+                self._follow(self._query, self._listener)
             elif isinstance(self.flow.source, PolledSource):
                 make_active(self._spark)
                 self._poll(self.flow.source)
@@ -115,12 +117,24 @@ class FlowRun:
     # Sources that Spark streams.
 
     def _start_query(self, source: StreamSource) -> "Run":
+        from barnabas.connect.listening import Listener
+
         stream = source.stream(self._spark, self._bad)
         self._split(stream.dataframe)  # tells of wrong expressions before anything runs
         output = stream.to_batches(self.flow.name, self._write_streamed)
         every = None if self._once else self.flow.options.every
-        # `spark`, because beside it are files of ours.
-        return output.run(checkpoint=str(self._folder / "spark"), once=self._once, every=every)
+        listener = Listener(self._hear)
+        self._spark.streams.addListener(listener)
+        try:
+            # `spark`, because beside it are files of ours.
+            running = output.run(checkpoint=str(self._folder / "spark"), once=self._once, every=every)
+        except BarnabasError:
+            self._spark.streams.removeListener(listener)
+            raise
+        if running.query is not None:
+            listener.follow(str(running.query.runId))
+        self._listener = listener
+        return running
 
     def _write_streamed(self, frame: "DataFrame", number: int) -> None:
         with self._writing:
@@ -134,11 +148,7 @@ class FlowRun:
         if rows:
             self._note(rows, seconds)
 
-    def _follow(self, running: "Run") -> None:
-        from barnabas.connect.listening import Listener
-
-        listener = Listener(running.query, self._hear)
-        self._spark.streams.addListener(listener)
+    def _follow(self, running: "Run", listener: "Listener") -> None:
         try:
             running.wait()
         finally:
