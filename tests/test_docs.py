@@ -1,8 +1,13 @@
 """What the documents say is what the code says."""
 
 import importlib.util
+import inspect
 import re
 from pathlib import Path
+
+import pytest
+
+from barnabas import Admin, Consumer, Producer
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -56,3 +61,13 @@ def test_every_module_has_its_place_in_the_file_map() -> None:
         path.name for path in modules if path.name != "__init__.py" and f"`{path.name}`" not in text
     )
     assert missing == []
+
+
+@pytest.mark.parametrize("client", [Producer, Consumer, Admin])
+def test_the_manual_has_every_setting_of_a_client_with_its_default(client: type) -> None:
+    page = (ROOT / "docs" / "CLIENT.md").read_text()
+    section = page.partition(f"### {client.__name__}\n")[2].partition("\n## ")[0].partition("\n### ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| `(.+?)` \| (\S.*) \|$", section, re.MULTILINE)
+    signature = inspect.signature(client).parameters.values()
+    declared = [(each.name, repr(each.default)) for each in signature if each.default is not each.empty]
+    assert [(name, default) for name, default, _ in rows] == declared
