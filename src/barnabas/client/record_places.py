@@ -15,13 +15,18 @@ from barnabas.client.varints import Bytes, Ints, corrupt, read_varints
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.types import Buffer
 from barnabas.wire.batch import (
+    ATTRIBUTES_AT,
+    CODEC_MASK,
+    CONTROL,
+    LOG_OVERHEAD,
     MAGIC,
     RECORDS_AT,
+    TRANSACTIONAL,
     BatchHeader,
-    crc_of,
+    crc32c,
     headers,
 )
-from barnabas.wire.compression import Compression, decompress
+from barnabas.wire.compression import decompress
 from barnabas.wire.messages.fetch import AbortedTransaction
 from barnabas.wire.records import read_varint
 
@@ -73,26 +78,31 @@ def gather(fetched: Sequence[Fetched], *, check_crcs: bool, max_batch_bytes: int
     bodies: list[Body] = []
     size = 0
     for source, each in enumerate(fetched):
-        data = each.data
+        data, start, end = each.data, each.start, each.end
         hidden = AbortedTransactions(each.aborted)
+        may_hide = CONTROL | TRANSACTIONAL if each.aborted else CONTROL
+        # Hot where batches hold a record each: the fields themselves, not what the header makes of them.
         for at, header in headers(data):
-            if header.magic != MAGIC:
+            base_offset, length, _, magic, crc, attributes, last_delta, *_ = header
+            behind = at + length + LOG_OVERHEAD
+            if magic != MAGIC:
                 raise Refused(Code.UNSUPPORTED_FOR_MESSAGE_FORMAT)
-            if check_crcs and crc_of(data, at, header.size) != header.crc:
+            if check_crcs and crc32c(data[at + ATTRIBUTES_AT : behind]) != crc:
                 raise Refused(
                     Code.CORRUPT_MESSAGE,
-                    f"Partition {each.topic}-{each.partition}: the batch at offset {header.base_offset} is corrupt.",
+                    f"Partition {each.topic}-{each.partition}: the batch at offset {base_offset} is corrupt.",
                 )
-            if hidden.hides(data, at, header) or header.next_offset <= each.start:
+            if (attributes & may_hide and hidden.hides(data, at, header)) or base_offset + last_delta < start:
                 continue
-            if each.end is not None and header.base_offset >= each.end:
+            if end is not None and base_offset >= end:
                 break
-            part: Buffer = data[at + RECORDS_AT : at + header.size]
-            if header.codec is not Compression.NONE:
+            part: Buffer = data[at + RECORDS_AT : behind]
+            if attributes & CODEC_MASK:
                 part = decompress(header.codec, part, max_bytes=max_batch_bytes)
             parts.append(part)
-            bodies.append(Body(size, size + len(part), header, source))
+            place = size
             size += len(part)
+            bodies.append(Body(place, size, header, source))
             if size > MOST_BYTES:
                 raise BarnabasError(
                     "More than 2 GiB of records at once do not fit into columns: decode fewer batches at a time."
