@@ -10,8 +10,9 @@ from types import TracebackType
 from typing import Any
 
 from barnabas.client.batches import Sent
-from barnabas.client.producer import GivenHeaders, Producer
+from barnabas.client.producer import Producer
 from barnabas.client.sent_table import SentTable
+from barnabas.client.serializers import GivenHeaders
 from barnabas.errors import BarnabasError
 from barnabas.types import TopicPartition
 

@@ -49,7 +49,6 @@ class Batch:
         "halves",
         "headers",
         "hurry",
-        "is_plain",
         "is_seen",
         "is_settled",
         "keys",
@@ -69,8 +68,6 @@ class Batch:
         """Bytes that records may still take: only `Producer.send` and the accumulator touch it."""
         self.created = created
         self.values: list[bytes | None] = []
-        self.is_plain = True
-        """No record has a key or headers."""
         self.keys: list[bytes | None] | None = None
         self.headers: list[Headers] | None = None
         self.timestamps: list[int] = []
@@ -100,12 +97,10 @@ class Batch:
         index = len(values)
         if key is not None and self.keys is None:
             self.keys = [None] * index
-            self.is_plain = False
         if self.keys is not None:
             self.keys.append(key)
         if headers and self.headers is None:
             self.headers = [()] * index
-            self.is_plain = False
         if self.headers is not None:
             self.headers.append(headers)
         values.append(value)
@@ -205,7 +200,9 @@ def section_of(batches: Sequence[Batch]) -> Section:
             values += batch.values
             timestamps += batch.timestamps
         if any(batch.keys is not None for batch in batches):
-            keys = [key for batch in batches for key in batch.keys or [None] * len(batch.values)]
+            keys = []
+            for batch in batches:
+                keys += batch.keys or [None] * len(batch.values)
         if any(batch.headers is not None for batch in batches):
             headers = [each for batch in batches for each in batch.headers or [()] * len(batch.values)]
     body = encode_flat(values, keys, headers, timestamps)

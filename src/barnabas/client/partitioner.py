@@ -3,7 +3,15 @@
 Used by Producer. Always holds: equal keys go to equal partitions, whichever client sends them.
 """
 
+from collections.abc import Callable
 from struct import iter_unpack
+from typing import TypeAlias
+
+from barnabas.client.partition_state import PartitionState, TopicState
+from barnabas.errors import BarnabasError, Code, Refused
+
+Partitioner: TypeAlias = Callable[[str, bytes | None, int], int]
+"""Chooses a partition: of a topic, for a key, of so many."""
 
 _M = 0x5BD1E995
 
@@ -44,3 +52,30 @@ class KeyedPartitions:
                 self._known.clear()
             found = self._known[key] = murmur2(key) & 0x7FFFFFFF
         return found % partitions
+
+
+class Chooser:
+    """Chooses the partitions of records that are not free to go anywhere."""
+
+    def __init__(self, partitioner: Partitioner | None, keyed: KeyedPartitions) -> None:
+        self._partitioner = partitioner
+        self._keyed = keyed
+
+    def choose(self, topic: TopicState, key: bytes | None, partition: int | None) -> PartitionState | None:
+        """The partition that is asked for or follows from the key; None where any will do."""
+        partitions = topic.partitions
+        if partition is not None:
+            if not 0 <= partition < len(partitions):
+                text = f"Topic {topic.name!r} has no partition {partition}, only {len(partitions)}."
+                raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION, text)
+            return partitions[partition]
+        if self._partitioner is not None:
+            chosen = self._partitioner(topic.name, key, len(partitions))
+            if not 0 <= chosen < len(partitions):
+                raise BarnabasError(
+                    f"The partitioner chose partition {chosen} of topic {topic.name!r}, which has {len(partitions)}."
+                )
+            return partitions[chosen]
+        if key is not None:
+            return partitions[self._keyed.partition_of(key, len(partitions))]
+        return None

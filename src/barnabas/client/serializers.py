@@ -1,11 +1,13 @@
-"""How keys and values become bytes: as they are, as UTF-8, as JSON, or by any callable. Used by Producer."""
+"""How keys, values and headers become bytes: as they are, as UTF-8, as JSON, by any callable. Used by Producer."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from barnabas.errors import BarnabasError
+from barnabas.wire.records import Headers
 
+GivenHeaders: TypeAlias = Mapping[str, bytes | None] | Sequence[tuple[str, bytes | None]]
 Serializer: TypeAlias = Callable[[Any], bytes | None]
 
 
@@ -55,3 +57,15 @@ def as_bytes(value: Any, what: str) -> bytes | None:
     raise BarnabasError(
         f"A {what} is bytes or None, not {type(value).__name__}: give the producer a {what}_serializer, such as 'json'."
     )
+
+
+def header_pairs(headers: GivenHeaders) -> Headers:
+    """Headers as the wire has them: names and values, of which there may be several of one name."""
+    pairs = tuple(headers.items()) if isinstance(headers, Mapping) else tuple(headers)
+    for pair in pairs:
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise BarnabasError(f"A header is a name and bytes or None, not {pair!r}.")
+        name, value = pair
+        if type(name) is not str or not (value is None or type(value) is bytes):
+            raise BarnabasError(f"A header is a name and bytes or None, not {pair!r}.")
+    return pairs
