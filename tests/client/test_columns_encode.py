@@ -262,6 +262,9 @@ def test_wrong_rows_are_refused() -> None:
     with pytest.raises(Refused, match="A row names partition 3, but the topic has 3") as caught:
         batches(pa.table({"value": [b"", b""], "p": [0, 3]}), partition="p")
     assert caught.value.code is Code.UNKNOWN_TOPIC_OR_PARTITION
+    late = pa.table({"value": [b"x" * 1000] * 5000, "p": [None] * 4999 + [-1]})
+    with pytest.raises(Refused, match="A row names partition -1, but the topic has 3"):
+        encode(late, partition="p", partitions=3, now_ms=NOW, batch_bytes=1000)
     nameless = pa.array([[{"key": None, "value": b""}]], TYPES.field("h").type)
     with pytest.raises(BarnabasError, match="A header must have a key"):
         batches(pa.table({"value": [b""], "h": nameless}), headers="h")

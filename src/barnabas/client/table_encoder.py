@@ -69,7 +69,20 @@ def encode(
         "timestamp": timestamp,
     }
     columns = columns_of(table, {role: name for role, name in names.items() if name is not None})
+    if "partition" in columns:
+        _check_partitions(columns["partition"], partitions)
     return _batches(columns, partitions, now_ms, batch_bytes, first_turn)
+
+
+def _check_partitions(column: pa.ChunkedArray, partitions: int) -> None:
+    """Looked at before the first row is sent, so that a wrong one does not leave half a table behind."""
+    bounds = pc.min_max(column).as_py()
+    for named in (bounds["min"], bounds["max"]):
+        if named is not None and not 0 <= named < partitions:
+            raise Refused(
+                Code.UNKNOWN_TOPIC_OR_PARTITION,
+                f"A row names partition {named}, but the topic has {partitions}.",
+            )
 
 
 def _batches(
@@ -104,11 +117,6 @@ def _taken(size: Ints) -> Ints:
 def _route(rows: Slice, size: Ints, partitions: int, batch_bytes: int, turn: int) -> tuple[Ints, int]:
     """Each row's partition: the one it names, else its key's, else the one whose turn it is, batch by batch."""
     found = np.full(len(rows), -1, np.int64) if rows.partition is None else rows.partition.copy()
-    if found.max() >= partitions or found.min() < -1:
-        wrong = found[(found >= partitions) | (found < -1)][0]
-        raise Refused(
-            Code.UNKNOWN_TOPIC_OR_PARTITION, f"A row names partition {wrong}, but the topic has {partitions}."
-        )
     if rows.key is not None:
         keyed = np.flatnonzero((found < 0) & (rows.key.size >= 0))
         hashes = murmur2_of(rows.key.buffer, rows.key.at[keyed], rows.key.size[keyed])
