@@ -253,6 +253,21 @@ def test_what_cannot_be_sent_is_said_before_anything_is(
         encode(pl.DataFrame(table), partitions=1, now_ms=NOW, batch_bytes=1000, **options)
 
 
+def test_partitions_may_be_of_any_whole_number_type() -> None:
+    for column in (
+        pa.array([2, None], pa.int8()),
+        pa.array([2, None], pa.uint64()),
+        pa.array([2, None]).dictionary_encode(),
+    ):
+        sent = records_of(
+            batches(pa.table({"value": [b"a", b"b"], "p": column}), partition="p", first_turn=1)
+        )
+        assert {partition: [each.value for each in found] for partition, found in sent.items()} == {
+            1: [b"b"],
+            2: [b"a"],
+        }
+
+
 def test_what_is_no_table_is_said() -> None:
     with pytest.raises(BarnabasError, match="This is no table"):
         encode([b"a"], partitions=1, now_ms=NOW, batch_bytes=1000)

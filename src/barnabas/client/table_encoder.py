@@ -76,7 +76,8 @@ def encode(
 
 def _check_partitions(column: pa.ChunkedArray, partitions: int) -> None:
     """Looked at before the first row is sent, so that a wrong one does not leave half a table behind."""
-    bounds = pc.min_max(column).as_py()
+    plain = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+    bounds = pc.min_max(plain).as_py()
     for named in (bounds["min"], bounds["max"]):
         if named is not None and not 0 <= named < partitions:
             raise Refused(
