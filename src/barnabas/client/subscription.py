@@ -72,6 +72,7 @@ class Subscription:
     def end(self) -> None:
         """Any thread: this is no longer what is wanted."""
         self._is_over = True
+        self._network.post(lambda: self._network.metadata.forget(self.topics))
 
     def lost(self, partitions: Collection[TopicPartition]) -> None:
         """In the user's thread. Who has no ear for losses hears of them as of what it gives back."""
