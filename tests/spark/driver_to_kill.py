@@ -10,7 +10,9 @@ from barnabas.spark.session import start_session
 
 
 def main(bootstrap: str, topic: str, folder: str, offsets_a_batch: str) -> None:
-    spark = start_session("to be killed", master="local[2]", settings={"spark.sql.shuffle.partitions": "2"})
+    # Most of what a driver does before it is killed is to start: let Java not try hard to be fast later.
+    settings = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"}
+    spark = start_session("to be killed", master="local[2]", settings=settings)
     register(spark)
     source = spark.readStream.format("barnabas").option("kafka.bootstrap.servers", bootstrap)
     source = source.option("subscribe", topic).option("startingOffsets", "earliest")

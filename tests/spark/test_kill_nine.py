@@ -16,7 +16,7 @@ from barnabas import Producer
 from barnabas.testing import Broker
 from tests.deadline import eventually
 
-pytestmark = [pytest.mark.java, pytest.mark.slow]
+pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 KILLS = 10
@@ -25,7 +25,7 @@ RECORDS = 60_000
 OFFSETS_A_BATCH = 500
 """So few that all kills come before everything is read."""
 
-LIMIT_S = 120
+LIMIT_S = 180
 
 
 @contextmanager
