@@ -5,6 +5,7 @@ records are made when they are given.
 """
 
 import gc
+import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -149,7 +150,7 @@ class RecordDecoder:
         count = sum(header.count for header in found)
         self._seen += count
         if count >= _MANY:
-            if self._decode_together is None and self._seen >= _WORTH_LOADING:
+            if self._decode_together is None and (self._seen >= _WORTH_LOADING or "numpy" in sys.modules):
                 self._decode_together = _large_decoder()
             together = self._decode_together and self._decode_together(found, bodies)
             if together:
