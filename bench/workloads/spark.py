@@ -38,8 +38,10 @@ METRICS = (
     Metric("write_cpu_us", "CPU a row written, broker and Spark", "us"),
 )
 PARTITIONS = 4
-BEGIN_MS = 1_700_000_000_000
 HOUR_MS, MINUTE_MS = 3_600_000, 60_000
+BEGIN_MS = time.time_ns() // 1_000_000 - HOUR_MS
+"""The last hour: what is older than a week would be deleted while it is measured."""
+
 RECORDS = {100: 3_000_000, 1024: 300_000}
 LIMIT_S = 600.0
 SLICES = 3
