@@ -3,6 +3,7 @@
 That it neither loses nor doubles nor reorders is in test_faults.py.
 """
 
+import threading
 import time
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from barnabas import Admin, Producer
 from barnabas.client.batches import Sent
-from barnabas.client.failures import TimedOut
+from barnabas.client.failures import Closed, TimedOut
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.testing import Broker
 from tests.client.test_faults import TOPIC, behind
@@ -48,6 +49,26 @@ def test_when_memory_is_full_sending_waits_and_then_says_so() -> None:
         proxy.flow()
         sent = [producer.send(TOPIC, bytes(1000)) for _ in range(1000)]
         assert all(each.exception(30) is None for each in sent)
+
+
+def test_whoever_closes_it_and_however_every_record_has_an_outcome() -> None:
+    with FaultyProxy() as proxy, behind(proxy):
+        producer = Producer(proxy.address, linger_ms=0)
+        done = threading.Event()
+
+        def close(_: Sent) -> None:
+            proxy.stall()
+            waiting.extend(producer.send(TOPIC, b"after", partition=1) for _ in range(100))
+            try:
+                producer.close()
+            except BarnabasError:
+                done.set()  # it may not wait in a callback, and says so; but it is closed
+
+        waiting: list[Sent] = []
+        producer.send(TOPIC, b"before", partition=0).add_done_callback(close)
+        assert done.wait(10)
+        assert all(isinstance(each.exception(10), Closed) for each in waiting)
+        proxy.flow()
 
 
 def test_a_topic_that_is_deleted_fails_its_records_in_time() -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 from barnabas.client.accumulator import Accumulator, size_of
 from barnabas.client.batches import RECORD_OVERHEAD, Batch, Section, Sent, wait_for
-from barnabas.client.failures import Closed, TimedOut
+from barnabas.client.failures import TimedOut
 from barnabas.client.network import Network
 from barnabas.client.partition_state import PartitionState, TopicState
 from barnabas.client.partitioner import Chooser, KeyedPartitions, Partitioner
@@ -144,7 +144,7 @@ class Producer:
         # Bytes without headers take the short way through `send`, unless somebody has to be asked about them.
         asked = partitioner or self._key_serializer or self._value_serializer
         self._topics = {} if asked else self._accumulator.topics
-        self._finish = weakref.finalize(self, _finish, self._network, self._sender)
+        self._finish = weakref.finalize(self, _finish, self._sender)
         self._network.start()
         try:
             # An unreachable broker is told of here, not after the time a delivery may take.
@@ -340,13 +340,9 @@ class Producer:
             self._is_closed = True
         try:
             self.flush(timeout)
-        except TimedOut:
-            late = Closed()
-            self._network.post(lambda: self._sender.fail_all(late))
-            raise
         finally:
             self._finish.detach()
-            self._network.close(_AT_EXIT_S)
+            self._sender.close(_AT_EXIT_S)
 
     def __enter__(self) -> "Producer":
         return self
@@ -437,10 +433,10 @@ class Producer:
             raise BarnabasError("A callback runs in the producer's own thread and must not wait there.")
 
 
-def _finish(network: Network, sender: Sender) -> None:
+def _finish(sender: Sender) -> None:
     """A producer that nobody closed: what it still has gets a moment to be delivered."""
     try:
         sender.drain_for(_AT_EXIT_S)
     except BarnabasError:
         pass
-    network.close(_AT_EXIT_S)
+    sender.close(_AT_EXIT_S)

@@ -13,7 +13,7 @@ from threading import Condition
 from barnabas.client.accumulator import Accumulator
 from barnabas.client.batches import Batch, section_of, wait_for
 from barnabas.client.channel import guarded
-from barnabas.client.failures import RETRIABLE, STALE, Unreachable, check, refusal
+from barnabas.client.failures import RETRIABLE, STALE, Closed, Unreachable, check, refusal
 from barnabas.client.metadata import Snapshot
 from barnabas.client.network import Network, Timer
 from barnabas.client.partition_state import ProducerIdentity, Request, WireBatch
@@ -217,8 +217,15 @@ class Sender:
             self.wake()
             wait_for(batches, seconds, "A record")
 
-    def fail_all(self, failure: Refused) -> None:
-        """Give up everything, and say so."""
+    def close(self, timeout: float) -> None:
+        """Any thread: give up what is still on its way, say so, and hang up."""
+        try:
+            self._network.post(lambda: self._fail_all(Closed()))
+        except BarnabasError:
+            pass  # closed already, or by a process that was forked since
+        self._network.close(timeout)
+
+    def _fail_all(self, failure: Refused) -> None:
         with self._lock:
             self._accumulator.fail_all(failure)
         self._tell()
@@ -244,7 +251,7 @@ class Sender:
                 return
         assert failure is not None
         if failure.code not in RETRIABLE:
-            self.fail_all(failure)
+            self._fail_all(failure)
         self._network.later(self._network.retry_backoff, self._ask_again)
 
     def _ask_again(self) -> None:
