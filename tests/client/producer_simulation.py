@@ -100,7 +100,7 @@ class World:
         )
         if is_idempotent:
             # Near the last epoch and close to where sequences wrap round: both must be survived.
-            self.accumulator.producer = ProducerIdentity(0, rng.choice([0, 32_765]))
+            self.accumulator.numbers.producer = ProducerIdentity(0, rng.choice([0, 32_765]))
         self._next_id = 0
         self.logs = [StoredPartition(rng.choice([150, 1000, 10_000])) for _ in range(partitions)]
         self.leaders = [rng.choice(NODES) for _ in range(partitions)]
@@ -112,7 +112,7 @@ class World:
         self._topic = self.accumulator.topic("t", partitions)
         if is_idempotent:
             for state in self._topic.partitions:
-                state.producer = self.accumulator.producer or state.producer
+                state.producer = self.accumulator.numbers.producer or state.producer
                 state.sequence = rng.choice([0, _SEQUENCES - 7])
 
     # What happens
@@ -138,9 +138,9 @@ class World:
         return b"%s %08d %s" % (word, number, b"x" * self.rng.choice([0, 0, 30]))
 
     def drain(self) -> None:
-        if self.accumulator.producer is None:
+        if self.accumulator.numbers.producer is None:
             self._next_id += 1
-            self.accumulator.producer = ProducerIdentity(self._next_id, 0)
+            self.accumulator.numbers.producer = ProducerIdentity(self._next_id, 0)
         requests = self.accumulator.drain(self.now, self._leader_of, self.flights)
         for request in requests:
             assert len({wire.owner for wire in request.batches}) == len(request.batches)

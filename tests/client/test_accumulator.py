@@ -72,7 +72,7 @@ class Desk:
         }
         self.accumulator = Accumulator(**given)  # type: ignore[arg-type]
         if given["is_idempotent"]:
-            self.accumulator.producer = ProducerIdentity(7, 0)
+            self.accumulator.numbers.producer = ProducerIdentity(7, 0)
         self.topic: TopicState = self.accumulator.topic("t", partitions)
         self.flights: dict[BrokerId, int] = {}
 
@@ -102,7 +102,7 @@ class Desk:
         self.flights.clear()
 
     def is_without_id(self) -> bool:
-        return self.accumulator.producer is None
+        return self.accumulator.numbers.producer is None
 
     def sequences(self, requests: list[Request]) -> list[tuple[int, int]]:
         return [(wire.base_sequence, len(wire)) for request in requests for wire in request.batches]
@@ -226,14 +226,14 @@ def test_nothing_overtakes_the_first_batch_that_a_broker_sees_of_a_producer() ->
 
 def test_after_the_last_epoch_another_id_is_needed() -> None:
     desk = Desk(linger=0.0)
-    desk.accumulator.producer = ProducerIdentity(7, 32_766)
+    desk.accumulator.numbers.producer = ProducerIdentity(7, 32_766)
     desk.send()
     (request,) = desk.drain()
     desk.accumulator.refused(request.batches[0], Refused(Code.UNKNOWN_PRODUCER_ID), 0.0)
     desk.flights.clear()
     assert desk.drain(1.0) == []
     assert desk.is_without_id()
-    desk.accumulator.producer = ProducerIdentity(8, 0)
+    desk.accumulator.numbers.producer = ProducerIdentity(8, 0)
     (again,) = desk.drain(1.0)
     assert again.batches[0].producer == ProducerIdentity(8, 0)
     assert again.batches[0].base_sequence == 0

@@ -5,9 +5,6 @@ Always holds, with idempotence: a partition's wire batches are numbered in the o
 never given to other records while anyone might have stored the first ones under it; while something must be sent
 again, nothing later of that partition goes first, and one batch is in flight at a time. So a retry neither doubles
 nor reorders.
-
-A batch that a broker refuses because an earlier one is missing (OUT_OF_ORDER_SEQUENCE_NUMBER, with nothing earlier
-on its way) was not stored, nor was any later one: they are numbered anew from 0, in a new epoch of the producer id.
 """
 
 from collections import deque
@@ -16,20 +13,13 @@ from math import inf
 
 from barnabas.client.batches import RECORD_OVERHEAD, Batch, Section
 from barnabas.client.failures import RETRIABLE, TimedOut
-from barnabas.client.partition_state import (
-    NOBODY,
-    PartitionState,
-    ProducerIdentity,
-    Request,
-    TopicState,
-    WireBatch,
-)
+from barnabas.client.numbering import Numbering
+from barnabas.client.partition_state import PartitionState, Request, TopicState, WireBatch
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.types import BrokerId, TopicPartition
 from barnabas.wire.batch import HEADER_SIZE
 from barnabas.wire.records import Headers
 
-_LAST_EPOCH = 32_766
 _LONGEST_PAUSE_S = 1.0
 _MOST_NUMBERED = 5
 """So many batches of a producer a broker remembers: with more in flight a repeated one could pass for new."""
@@ -78,8 +68,7 @@ class Accumulator:
         is_idempotent: bool,
     ) -> None:
         self.topics: dict[str, TopicState] = {}
-        self.producer: ProducerIdentity | None = None if is_idempotent else NOBODY
-        """Who numbers the batches; None until a broker has given an id."""
+        self.numbers = Numbering(is_idempotent=is_idempotent)
         self.free = buffer_memory
         self.starving = 0
         """Threads that wait for memory: until there is some, nothing lingers."""
@@ -194,7 +183,7 @@ class Accumulator:
             node = leader_of(state.partition)
             if node is None:
                 self.lacks_leader = True
-            elif self.producer is not None:
+            elif self.numbers.producer is not None:
                 room = self._max_in_flight - flights.get(node, 0)
                 self._drain_partition(state, node, requests.setdefault(node, []), room, now)
         # The next turn begins with another partition: none is always last when requests are full.
@@ -221,7 +210,7 @@ class Accumulator:
         most = self._most_numbered if state.is_known or not self._is_idempotent else 1
         if not state.queue or len(state.flying) >= most:
             return inf
-        if state.flying and (state.producer != self.producer or state.flying[0].attempts > 1):
+        if state.flying and (state.producer != self.numbers.producer or state.flying[0].attempts > 1):
             # Those in flight are of another epoch, or sent again: a broker that has stored more than five batches
             # since would no longer know a repeated one.
             return inf
@@ -234,8 +223,8 @@ class Accumulator:
     ) -> None:
         at = 0
         while self._drains_at(state) <= now:
-            self._renumber(state)
-            if self.producer is None or not (state.resend or state.queue):
+            self.numbers.renumber(state)
+            if self.numbers.producer is None or not (state.resend or state.queue):
                 return
             size = state.resend[0].size if state.resend else state.queue[0].size
             while at < len(requests) and self._is_full(requests[at], size):
@@ -270,44 +259,8 @@ class Accumulator:
             state.open = None
             state.is_hurried = False
         wire = WireBatch(state, batches)
-        self._number(state, wire)
+        self.numbers.number(state, wire)
         return wire
-
-    def _number(self, state: PartitionState, wire: WireBatch) -> None:
-        if not self._is_idempotent:
-            return
-        wire.producer = state.producer
-        wire.base_sequence = state.sequence
-        wire.encoded = None
-        state.sequence = (state.sequence + len(wire)) & 0x7FFFFFFF
-
-    def _renumber(self, state: PartitionState) -> None:
-        """Begin a new epoch where one is needed or was begun; nothing is in flight, or all of it is of this epoch."""
-        if not self._is_idempotent or state.flying:
-            return
-        if state.needs_epoch:
-            state.needs_epoch = False
-            self._end_epoch(state)
-            if self.producer is None:
-                state.needs_epoch = True
-                return
-            wires = list(state.resend)
-        elif state.producer != self.producer and not state.resend:
-            wires = []
-        else:
-            return
-        assert self.producer is not None
-        state.producer = self.producer
-        state.sequence = 0
-        state.is_known = False
-        for wire in wires:
-            self._number(state, wire)
-
-    def _end_epoch(self, state: PartitionState) -> None:
-        if self.producer is None or state.producer != self.producer:
-            return
-        identity, epoch = self.producer
-        self.producer = ProducerIdentity(identity, epoch + 1) if epoch < _LAST_EPOCH else None
 
     # Outcomes
 
@@ -335,11 +288,11 @@ class Accumulator:
             return
         if code in _TOO_LARGE and len(wire) > 1:
             state.limit = max(min(state.limit, wire.size) // 2, 1)
-            self._send_again(self._halved(wire))
+            self._send_again(self.numbers.halved(wire))
         elif code in _ONE_RECORD and len(wire.batches) > 1:
-            self._send_again(self._halved(wire))
+            self._send_again(self.numbers.halved(wire))
         elif self._is_idempotent and code in _MISSING:
-            if self._is_first(wire):
+            if self.numbers.is_first(wire):
                 state.needs_epoch = True
             self._try_again(wire, failure, now)
         elif code in RETRIABLE:
@@ -347,7 +300,7 @@ class Accumulator:
         else:
             # What follows cannot be stored under its numbers either, and is known not to be. Where something earlier
             # is in doubt, that must be settled under its own number first: the next gap will tell.
-            if self._is_idempotent and code in _NOT_STORED and self._is_first(wire):
+            if self._is_idempotent and code in _NOT_STORED and self.numbers.is_first(wire):
                 state.needs_epoch = True
             self._fail(wire, failure)
 
@@ -357,15 +310,6 @@ class Accumulator:
         wire.owner.trouble = failure
         if not wire.is_over:
             self._try_again(wire, failure, now)
-
-    def _is_first(self, wire: WireBatch) -> bool:
-        """Whether nothing of its partition that is numbered before it is still on its way."""
-        state = wire.owner
-        return not any(
-            _is_before(other.base_sequence, wire.base_sequence)
-            for other in (*state.flying, *state.resend)
-            if other.producer == wire.producer
-        )
 
     def _try_again(self, wire: WireBatch, failure: Refused, now: float) -> None:
         state = wire.owner
@@ -378,30 +322,8 @@ class Accumulator:
 
     def _send_again(self, wires: Sequence[WireBatch]) -> None:
         """Put them among those to be sent again, in the order they were first sent in."""
-        resend = wires[0].owner.resend
-        if not self._is_idempotent:
-            resend.extend(wires)
-            return
-        merged = sorted([*resend, *wires], key=_by_number(wires[0]))
-        resend.clear()
-        resend.extend(merged)
-
-    def _halved(self, wire: WireBatch) -> list[WireBatch]:
-        """Two batches in place of one that is too large; together they have just its numbers."""
-        state = wire.owner
-        if len(wire.batches) > 1:
-            middle = len(wire.batches) // 2
-            parts = [wire.batches[:middle], wire.batches[middle:]]
-        else:
-            parts = [[half] for half in wire.batches[0].split()]
-        halves = [WireBatch(state, part) for part in parts]
-        sequence = wire.base_sequence
-        for half in halves:
-            half.producer = wire.producer
-            half.base_sequence = sequence
-            if self._is_idempotent:
-                sequence = (sequence + len(half)) & 0x7FFFFFFF
-        return halves
+        state = wires[0].owner
+        state.resend = deque(self.numbers.in_order([*state.resend, *wires]))
 
     def expire(self, now: float) -> None:
         """Give up what has been on its way for longer than delivery.timeout.ms."""
@@ -454,17 +376,6 @@ class Accumulator:
         self.free += batch.reserved
         batch.settle(base_offset, append_time, failure)
         self.settled.append(batch)
-
-
-def _is_before(number: int, other: int) -> bool:
-    """Sequences wrap round: what is less than half a turn behind came before."""
-    return 0 < (other - number) & 0x7FFFFFFF < 1 << 30
-
-
-def _by_number(first: WireBatch) -> Callable[[WireBatch], int]:
-    """Orders the batches of a partition by their numbers, which may have wrapped round among them."""
-    origin = first.base_sequence
-    return lambda wire: ((wire.base_sequence - origin + (1 << 30)) & 0x7FFFFFFF) - (1 << 30)
 
 
 def size_of(value: bytes | None, key: bytes | None, headers: Headers) -> int:

@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable, Iterable
 
 from barnabas.client.fetches import NEVER, Asked, Fetch, Fetches, Leader
-from barnabas.client.network import Network, Timer
+from barnabas.client.network import Network
 from barnabas.client.offset_lookup import Found, ask_offsets, missing
+from barnabas.client.timer import Timer
 from barnabas.client.turn import Turn
 from barnabas.errors import Code, Refused
 from barnabas.types import Offset, TopicPartition

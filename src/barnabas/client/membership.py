@@ -13,7 +13,8 @@ from barnabas.client.coordinator_link import CoordinatorLink
 from barnabas.client.failures import RETRIABLE
 from barnabas.client.member import NEVER, Member, Phase
 from barnabas.client.metadata import Snapshot
-from barnabas.client.network import Network, Timer
+from barnabas.client.network import Network
+from barnabas.client.timer import Timer
 from barnabas.client.turn import Turn
 from barnabas.errors import Refused
 from barnabas.wire.messages.consumer_groups import (

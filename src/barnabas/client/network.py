@@ -18,10 +18,13 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+from barnabas.client.any_broker import AnyBroker
 from barnabas.client.channel import Asked, Channel, Endpoint, State, guarded
-from barnabas.client.failures import Closed, NoBroker, TimedOut, Unreachable, check
+from barnabas.client.failures import Closed, TimedOut, Unreachable, check
 from barnabas.client.metadata import Address, Broker, Metadata, Snapshot, addresses
 from barnabas.client.poller import new_poller
+from barnabas.client.refresher import Refresher
+from barnabas.client.timer import Timer
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.types import BrokerId
 from barnabas.wire.codec import Message
@@ -37,22 +40,6 @@ _LONGEST_PAUSE_S = 1.0
 """What Kafka calls reconnect.backoff.max.ms and retry.backoff.max.ms."""
 _LONGEST_SLEEP_S = 3600.0
 _JITTER = 0.2
-
-
-class Timer:
-    """An action that waits for its time."""
-
-    __slots__ = ("action", "at")
-
-    def __init__(self, at: float, action: Callable[[], None]) -> None:
-        self.at = at
-        self.action: Callable[[], None] | None = action
-
-    def cancel(self) -> None:
-        self.action = None
-
-    def __lt__(self, other: "Timer") -> bool:
-        return self.at < other.at
 
 
 class Outcome:
@@ -98,18 +85,13 @@ class Network:
         self.metadata.on_want = self.refresh_soon
         self.poller = new_poller()
         self.scratch = memoryview(bytearray(_SCRATCH))
-        self._max_age = metadata_max_age_ms / 1000
         self._max_idle = connections_max_idle_ms / 1000
         self._channels: dict[tuple[Address, str], Channel] = {}
         self._pauses: dict[Address, tuple[int, float]] = {}
         """Addresses that did not answer: how often in a row, and when to try again."""
         self._timers: list[Timer] = []
         self._posts: deque[Callable[[], None]] = deque()
-        self._refreshing: Timer | None = None
-        self._refreshed = float("-inf")
-        self._failed_refreshes = 0
-        self.trouble: Refused | None = None
-        """Why the last refresh failed; None when it did not."""
+        self._refresher = Refresher(self, metadata_max_age_ms / 1000)
         self._is_asleep = False
         self._is_closed = False
         self._pid = os.getpid()
@@ -245,7 +227,7 @@ class Network:
             return
         seconds = self.request_timeout + wait
         if node is None:
-            _AnyBroker(self, request, answer, done, seconds, lane).try_next(Unreachable(""))
+            AnyBroker(self, request, answer, done, seconds, lane).try_next(Unreachable(""))
             return
         broker = self.metadata.snapshot.brokers.get(node)
         if broker is None:
@@ -341,36 +323,15 @@ class Network:
 
     def refresh_soon(self) -> None:
         """What is known is stale: ask again for all that is wanted, but not more often than retry.backoff.ms."""
-        self._refresh_in(self._refreshed + self._backoff(self._failed_refreshes) - time.monotonic())
+        if not self._is_closed:
+            self._refresher.soon()
 
-    def _refresh_in(self, seconds: float) -> None:
-        at = time.monotonic() + max(seconds, 0.0)
-        if self._is_closed or (self._refreshing is not None and self._refreshing.at <= at):
-            return
-        if self._refreshing is not None:
-            self._refreshing.cancel()
-        self._refreshing = self.later(max(seconds, 0.0), self._refresh_wanted)
+    @property
+    def trouble(self) -> Refused | None:
+        """Why the last refresh failed; None when it did not."""
+        return self._refresher.trouble
 
-    def _refresh_wanted(self) -> None:
-        wanted = self.metadata.wanted
-        # Until the answer is there, nobody needs to ask again.
-        self._refreshing = self.later(2 * self.request_timeout, self._refresh_wanted)
-        self.refresh(list(wanted), self._told, create=any(wanted.values()))
-
-    def _told(self, found: Snapshot | Refused) -> None:
-        if self._refreshing is not None:
-            self._refreshing.cancel()
-            self._refreshing = None
-        self._refreshed = time.monotonic()
-        self.trouble = found if isinstance(found, Refused) else None
-        if isinstance(found, Refused) or any(topic not in found.topics for topic in self.metadata.wanted):
-            self._failed_refreshes += 1
-            self.refresh_soon()
-        else:
-            self._failed_refreshes = 0
-            self._refresh_in(self._max_age)
-
-    def _backoff(self, failures: int) -> float:
+    def backoff(self, failures: int) -> float:
         """The pause after so many failures in a row: it doubles, up to a second; not the same for every client."""
         longest = max(_LONGEST_PAUSE_S, self.retry_backoff)
         pause = min(self.retry_backoff * 2.0 ** min(max(failures - 1, 0), 20), longest)
@@ -414,7 +375,7 @@ class Network:
                 del self._channels[key]
         if not channel.was_open:
             failures = self._pauses.get(channel.address, (0, 0.0))[0] + 1
-            self._pauses[channel.address] = failures, time.monotonic() + self._backoff(failures)
+            self._pauses[channel.address] = failures, time.monotonic() + self.backoff(failures)
         if not self._is_closed and not isinstance(why, _Idle):
             self.refresh_soon()
 
@@ -458,52 +419,6 @@ class Network:
 
 class _Idle(Unreachable):
     """Nothing is wrong: a connection was closed because nobody used it."""
-
-
-class _AnyBroker:
-    """A request for whichever broker answers: one after another, until one does or the time is up."""
-
-    def __init__(
-        self,
-        network: Network,
-        request: Message,
-        answer: type[Any],
-        done: Callable[[Any], None],
-        seconds: float,
-        lane: str,
-    ) -> None:
-        self._network = network
-        self._request = request
-        self._answer = answer
-        self._done = done
-        self._seconds = seconds
-        self._lane = lane
-        self._began = time.monotonic()
-        self._left = deque(network.candidates(lane))
-
-    def try_next(self, failure: Refused) -> None:
-        if not self._left or self._network.is_closed:
-            self._done(failure)
-            return
-        now = time.monotonic()
-        asked = Asked(self._request, self._answer, self._told, self._began, self._seconds)
-        self._network.channel(self._left.popleft(), self._lane).ask(asked, now)
-
-    def _told(self, outcome: Any) -> None:
-        if not isinstance(outcome, Unreachable | TimedOut) or isinstance(outcome, Closed):
-            self._done(outcome)
-        elif self._left and time.monotonic() < self._began + self._seconds:
-            self.try_next(outcome)
-        else:
-            self._done(self._nobody(outcome))
-
-    def _nobody(self, last: Refused) -> Refused:
-        bootstrap = self._network.bootstrap
-        if isinstance(last, TimedOut):
-            return last
-        if len(bootstrap) == 1:
-            return NoBroker(last.message)
-        return NoBroker(f"No broker answers at any of {', '.join(map(str, bootstrap))}.")
 
 
 def _look_up(host: str, port: int, flags: int = 0) -> list[Endpoint]:

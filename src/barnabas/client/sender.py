@@ -15,8 +15,9 @@ from barnabas.client.batches import Batch, section_of, wait_for
 from barnabas.client.channel import guarded
 from barnabas.client.failures import RETRIABLE, STALE, Closed, Unreachable, check, refusal
 from barnabas.client.metadata import Snapshot
-from barnabas.client.network import Network, Timer
+from barnabas.client.network import Network
 from barnabas.client.partition_state import ProducerIdentity, Request, WireBatch
+from barnabas.client.timer import Timer
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.types import BrokerId, TopicPartition
 from barnabas.wire.batch import wrap_records
@@ -88,7 +89,7 @@ class Sender:
             self._tell()  # first: somebody may be waiting
         for each in requests:
             self._send(each)
-        if accumulator.producer is None:
+        if accumulator.numbers.producer is None:
             self._ask_for_id()
         if is_stale or accumulator.lacks_leader:
             self._network.refresh_soon()
@@ -246,7 +247,9 @@ class Sender:
             else:
                 self._is_asking_for_id = False
                 with self._lock:
-                    self._accumulator.producer = ProducerIdentity(answer.producer_id, answer.producer_epoch)
+                    self._accumulator.numbers.producer = ProducerIdentity(
+                        answer.producer_id, answer.producer_epoch
+                    )
                 self.run()
                 return
         assert failure is not None

@@ -10,7 +10,8 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Protocol
 
 from barnabas.client.metadata import Snapshot
-from barnabas.client.network import Network, Timer
+from barnabas.client.network import Network
+from barnabas.client.timer import Timer
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.types import TopicPartition
 
