@@ -1,6 +1,6 @@
-"""Prints the table of options in docs/SPARK.md, made from the declarations in barnabas.spark.options."""
+"""Prints the table of options in docs/SPARK.md, made from the declarations in barnabas.spark.declared."""
 
-from barnabas.spark.options import CLIENT_SETTINGS, OPTIONS, Use
+from barnabas.spark.declared import CLIENT_SETTINGS, OPTIONS, Use
 
 _USES = {Use.BATCH: "batch", Use.STREAM: "stream", Use.WRITE: "write"}
 

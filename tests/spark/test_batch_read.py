@@ -9,7 +9,8 @@ import pytest
 
 from barnabas import Admin, Producer
 from barnabas.spark import PUSH_FILTERS, register
-from barnabas.spark.options import Use, read_options
+from barnabas.spark.declared import Use
+from barnabas.spark.options import read_options
 from barnabas.spark.ranges import OffsetRange
 from barnabas.spark.reader import BatchReader
 from barnabas.spark.schema import full_schema

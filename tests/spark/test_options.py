@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
+from barnabas.spark.declared import OPTIONS, Use
 from barnabas.spark.options import (
     EARLIEST,
     LATEST,
-    OPTIONS,
     OptionError,
     Place,
-    Use,
     read_options,
     write_options,
 )

@@ -1,18 +1,18 @@
-"""The options of `format("barnabas")`: each declared once, with Spark's name for it where Spark's Kafka source has one.
+"""What was asked for with `.option(...)`, as values. What there is to ask for is in `declared`.
 
-Used by the readers and writers of this package; the table in docs/SPARK.md is made from it. Pure: text in, values out.
+Used by the readers and writers of this package. Pure: text in, values out.
 Always holds: what is not declared is refused with the name that comes nearest; what is parsed needs no second look.
 """
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from enum import Flag, auto
 from typing import Any, TypeAlias
 
 from barnabas.errors import BarnabasError
+from barnabas.spark.declared import CLIENT_SETTINGS, OPTIONS, OURS_TO_DECIDE, WITHOUT_EFFECT, Use, boolean
 from barnabas.types import TopicPartition
 
 LATEST = -1
@@ -25,167 +25,6 @@ ClientSettings: TypeAlias = Mapping[str, Any]
 class OptionError(BarnabasError):
     """An option that there is not, or a value it cannot take."""
 
-
-class Use(Flag):
-    """What an option is for."""
-
-    BATCH = auto()
-    STREAM = auto()
-    WRITE = auto()
-    READ = BATCH | STREAM
-    ALL = READ | WRITE
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One declared option."""
-
-    name: str
-    use: Use
-    default: str
-    doc: str
-
-
-OPTIONS = (
-    Option(
-        "kafka.bootstrap.servers", Use.ALL, "", "Where the brokers are: host:port,host:port. Must be given."
-    ),
-    Option("subscribe", Use.READ, "", "Topics to read, parted by commas."),
-    Option("subscribePattern", Use.READ, "", "Topics to read: a regular expression for the whole name."),
-    Option("assign", Use.READ, "", 'Partitions to read, as JSON: {"orders":[0,1]}.'),
-    Option(
-        "startingOffsets",
-        Use.READ,
-        "earliest; streaming: latest",
-        'earliest, latest (streaming only), or JSON: {"orders":{"0":23,"1":-2}}, where -2 is earliest and -1 latest. '
-        "A query that goes on from its checkpoint does not look at it.",
-    ),
-    Option("endingOffsets", Use.BATCH, "latest", "latest, or JSON as above, where -1 is latest."),
-    Option("startingTimestamp", Use.READ, "", "Milliseconds: begin with the first record at or after it."),
-    Option("endingTimestamp", Use.BATCH, "", "Milliseconds: end before the first record at or after it."),
-    Option(
-        "startingOffsetsByTimestamp",
-        Use.READ,
-        "",
-        'Milliseconds by partition: {"orders":{"0":1700000000000}}.',
-    ),
-    Option("endingOffsetsByTimestamp", Use.BATCH, "", "Milliseconds by partition, as above."),
-    Option(
-        "startingOffsetsByTimestampStrategy",
-        Use.READ,
-        "error",
-        "error or latest: what to do where no record is as late as the starting time.",
-    ),
-    Option(
-        "failOnDataLoss",
-        Use.READ,
-        "true",
-        "false: what retention took before it was read costs a warning only.",
-    ),
-    Option(
-        "maxOffsetsPerTrigger",
-        Use.STREAM,
-        "no limit",
-        "At most so many offsets a batch, shared out by backlog.",
-    ),
-    Option(
-        "minOffsetsPerTrigger", Use.STREAM, "none", "Wait for so many offsets, but not past maxTriggerDelay."
-    ),
-    Option("maxTriggerDelay", Use.STREAM, "15m", "How long minOffsetsPerTrigger may wait: 30s, 15m, 2h."),
-    Option("minPartitions", Use.READ, "", "Split large partitions until there are about so many tasks."),
-    Option("maxRecordsPerPartition", Use.READ, "", "Split partitions so that no task reads more offsets."),
-    Option("includeHeaders", Use.ALL, "false", "true: the column headers is there too."),
-    Option(
-        "maxOutOfOrderness",
-        Use.BATCH,
-        "not known",
-        "How far a timestamp may be behind those before it in its partition: 0s, 10m. With it a filter such as "
-        "timestamp < T ends the read early; topics with LogAppendTime need no such promise.",
-    ),
-    Option(
-        "topic",
-        Use.WRITE,
-        "",
-        "The topic of all rows; without it each row names its own in the column topic.",
-    ),
-    Option(
-        "checkpointLocation", Use.WRITE, "", "Spark's own: where a streaming query keeps how far it has come."
-    ),
-    Option("queryName", Use.WRITE, "", "Spark's own: what a streaming query is called."),
-    Option("groupIdPrefix", Use.READ, "", "Taken, and without effect: nothing is read through a group."),
-    Option(
-        "kafkaConsumer.pollTimeoutMs",
-        Use.READ,
-        "",
-        "Taken, and without effect: see kafka.request.timeout.ms.",
-    ),
-    Option(
-        "fetchOffset.numRetries", Use.READ, "", "Taken, and without effect: see kafka.request.timeout.ms."
-    ),
-    Option(
-        "fetchOffset.retryIntervalMs", Use.READ, "", "Taken, and without effect: see kafka.retry.backoff.ms."
-    ),
-)
-
-
-def _boolean(text: str) -> bool:
-    if text.strip().lower() not in ("true", "false"):
-        raise ValueError
-    return text.strip().lower() == "true"
-
-
-CLIENT_SETTINGS: Mapping[str, tuple[Use, Callable[[str], Any]]] = {
-    "client.id": (Use.ALL, str),
-    "request.timeout.ms": (Use.ALL, int),
-    "retry.backoff.ms": (Use.ALL, int),
-    "fetch.max.bytes": (Use.READ, int),
-    "check.crcs": (Use.READ, _boolean),
-    "isolation.level": (Use.READ, str),
-    "acks": (Use.WRITE, str),
-    "enable.idempotence": (Use.WRITE, _boolean),
-    "compression.type": (Use.WRITE, str),
-    "batch.size": (Use.WRITE, int),
-    "linger.ms": (Use.WRITE, int),
-    "buffer.memory": (Use.WRITE, int),
-    "max.request.size": (Use.WRITE, int),
-    "max.block.ms": (Use.WRITE, int),
-    "delivery.timeout.ms": (Use.WRITE, int),
-}
-"""What follows `kafka.` and goes to the client, with underscores for dots."""
-
-WITHOUT_EFFECT = frozenset(
-    {
-        "auto.commit.interval.ms",
-        "connections.max.idle.ms",
-        "fetch.max.wait.ms",
-        "fetch.min.bytes",
-        "group.id",
-        "heartbeat.interval.ms",
-        "max.in.flight.requests.per.connection",
-        "max.partition.fetch.bytes",
-        "max.poll.interval.ms",
-        "max.poll.records",
-        "metadata.max.age.ms",
-        "receive.buffer.bytes",
-        "reconnect.backoff.max.ms",
-        "reconnect.backoff.ms",
-        "retries",
-        "send.buffer.bytes",
-        "session.timeout.ms",
-    }
-)
-"""Settings of Kafka's clients that change nothing of what is read or written here: taken, for queries
-that were written for them."""
-
-OURS_TO_DECIDE = {
-    "auto.offset.reset": "say startingOffsets instead",
-    "enable.auto.commit": "offsets are in the query's checkpoint",
-    "interceptor.classes": "there are none",
-    "key.deserializer": "keys are bytes; cast or decode them with Spark",
-    "key.serializer": "keys are bytes or strings; make them with Spark",
-    "value.deserializer": "values are bytes; cast or decode them with Spark",
-    "value.serializer": "values are bytes or strings; make them with Spark",
-}
 
 _BY_NAME = {option.name.lower(): option for option in OPTIONS}
 _DURATION = re.compile(r"(\d+)\s*(ms|milliseconds?|s|seconds?|m|min|minutes?|h|hours?|d|days?)")
@@ -301,7 +140,7 @@ class _Given:
     def boolean(self, name: str, *, default: bool) -> bool:
         text = self.text(name)
         try:
-            return default if text is None else _boolean(text)
+            return default if text is None else boolean(text)
         except ValueError:
             raise OptionError(f"{name} is true or false, not {text!r}.") from None
 
@@ -384,7 +223,7 @@ class _Given:
             try:
                 self.client[setting.replace(".", "_")] = parse(value)
             except ValueError:
-                kind = "true or false" if parse is _boolean else "a whole number"
+                kind = "true or false" if parse is boolean else "a whole number"
                 raise OptionError(f"{name} is {kind}, not {value!r}.") from None
 
 

@@ -9,7 +9,8 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from barnabas.errors import BarnabasError
-from barnabas.spark.options import Use, includes_headers, read_options, write_options
+from barnabas.spark.declared import Use
+from barnabas.spark.options import includes_headers, read_options, write_options
 from barnabas.spark.schema import full_schema
 from barnabas.spark.worker import plainly
 

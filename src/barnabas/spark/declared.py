@@ -1,0 +1,173 @@
+"""Every option of `format("barnabas")`, declared once: name, use, default, meaning; and settings of Kafka's clients.
+
+Used by `options`, which parses what is given, and by tools/spark_options_table.py. Spark's names where its Kafka source
+has the same.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Flag, auto
+from typing import Any
+
+
+class Use(Flag):
+    """What an option is for."""
+
+    BATCH = auto()
+    STREAM = auto()
+    WRITE = auto()
+    READ = BATCH | STREAM
+    ALL = READ | WRITE
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One declared option."""
+
+    name: str
+    use: Use
+    default: str
+    doc: str
+
+
+OPTIONS = (
+    Option(
+        "kafka.bootstrap.servers", Use.ALL, "", "Where the brokers are: host:port,host:port. Must be given."
+    ),
+    Option("subscribe", Use.READ, "", "Topics to read, parted by commas."),
+    Option("subscribePattern", Use.READ, "", "Topics to read: a regular expression for the whole name."),
+    Option("assign", Use.READ, "", 'Partitions to read, as JSON: {"orders":[0,1]}.'),
+    Option(
+        "startingOffsets",
+        Use.READ,
+        "earliest; streaming: latest",
+        'earliest, latest (streaming only), or JSON: {"orders":{"0":23,"1":-2}}, where -2 is earliest and -1 latest. '
+        "A query that goes on from its checkpoint does not look at it.",
+    ),
+    Option("endingOffsets", Use.BATCH, "latest", "latest, or JSON as above, where -1 is latest."),
+    Option("startingTimestamp", Use.READ, "", "Milliseconds: begin with the first record at or after it."),
+    Option("endingTimestamp", Use.BATCH, "", "Milliseconds: end before the first record at or after it."),
+    Option(
+        "startingOffsetsByTimestamp",
+        Use.READ,
+        "",
+        'Milliseconds by partition: {"orders":{"0":1700000000000}}.',
+    ),
+    Option("endingOffsetsByTimestamp", Use.BATCH, "", "Milliseconds by partition, as above."),
+    Option(
+        "startingOffsetsByTimestampStrategy",
+        Use.READ,
+        "error",
+        "error or latest: what to do where no record is as late as the starting time.",
+    ),
+    Option(
+        "failOnDataLoss",
+        Use.READ,
+        "true",
+        "false: what retention took before it was read costs a warning only.",
+    ),
+    Option(
+        "maxOffsetsPerTrigger",
+        Use.STREAM,
+        "no limit",
+        "At most so many offsets a batch, shared out by backlog.",
+    ),
+    Option(
+        "minOffsetsPerTrigger", Use.STREAM, "none", "Wait for so many offsets, but not past maxTriggerDelay."
+    ),
+    Option("maxTriggerDelay", Use.STREAM, "15m", "How long minOffsetsPerTrigger may wait: 30s, 15m, 2h."),
+    Option("minPartitions", Use.READ, "", "Split large partitions until there are about so many tasks."),
+    Option("maxRecordsPerPartition", Use.READ, "", "Split partitions so that no task reads more offsets."),
+    Option("includeHeaders", Use.ALL, "false", "true: the column headers is there too."),
+    Option(
+        "maxOutOfOrderness",
+        Use.BATCH,
+        "not known",
+        "How far a timestamp may be behind those before it in its partition: 0s, 10m. With it a filter such as "
+        "timestamp < T ends the read early; topics with LogAppendTime need no such promise.",
+    ),
+    Option(
+        "topic",
+        Use.WRITE,
+        "",
+        "The topic of all rows; without it each row names its own in the column topic.",
+    ),
+    Option(
+        "checkpointLocation", Use.WRITE, "", "Spark's own: where a streaming query keeps how far it has come."
+    ),
+    Option("queryName", Use.WRITE, "", "Spark's own: what a streaming query is called."),
+    Option("groupIdPrefix", Use.READ, "", "Taken, and without effect: nothing is read through a group."),
+    Option(
+        "kafkaConsumer.pollTimeoutMs",
+        Use.READ,
+        "",
+        "Taken, and without effect: see kafka.request.timeout.ms.",
+    ),
+    Option(
+        "fetchOffset.numRetries", Use.READ, "", "Taken, and without effect: see kafka.request.timeout.ms."
+    ),
+    Option(
+        "fetchOffset.retryIntervalMs", Use.READ, "", "Taken, and without effect: see kafka.retry.backoff.ms."
+    ),
+)
+
+
+def boolean(text: str) -> bool:
+    """true or false, in any case; a ValueError otherwise."""
+    if text.strip().lower() not in ("true", "false"):
+        raise ValueError
+    return text.strip().lower() == "true"
+
+
+CLIENT_SETTINGS: Mapping[str, tuple[Use, Callable[[str], Any]]] = {
+    "client.id": (Use.ALL, str),
+    "request.timeout.ms": (Use.ALL, int),
+    "retry.backoff.ms": (Use.ALL, int),
+    "fetch.max.bytes": (Use.READ, int),
+    "check.crcs": (Use.READ, boolean),
+    "isolation.level": (Use.READ, str),
+    "acks": (Use.WRITE, str),
+    "enable.idempotence": (Use.WRITE, boolean),
+    "compression.type": (Use.WRITE, str),
+    "batch.size": (Use.WRITE, int),
+    "linger.ms": (Use.WRITE, int),
+    "buffer.memory": (Use.WRITE, int),
+    "max.request.size": (Use.WRITE, int),
+    "max.block.ms": (Use.WRITE, int),
+    "delivery.timeout.ms": (Use.WRITE, int),
+}
+"""What follows `kafka.` and goes to the client, with underscores for dots."""
+
+WITHOUT_EFFECT = frozenset(
+    {
+        "auto.commit.interval.ms",
+        "connections.max.idle.ms",
+        "fetch.max.wait.ms",
+        "fetch.min.bytes",
+        "group.id",
+        "heartbeat.interval.ms",
+        "max.in.flight.requests.per.connection",
+        "max.partition.fetch.bytes",
+        "max.poll.interval.ms",
+        "max.poll.records",
+        "metadata.max.age.ms",
+        "receive.buffer.bytes",
+        "reconnect.backoff.max.ms",
+        "reconnect.backoff.ms",
+        "retries",
+        "send.buffer.bytes",
+        "session.timeout.ms",
+    }
+)
+"""Settings of Kafka's clients that change nothing of what is read or written here: taken, for queries
+that were written for them."""
+
+OURS_TO_DECIDE = {
+    "auto.offset.reset": "say startingOffsets instead",
+    "enable.auto.commit": "offsets are in the query's checkpoint",
+    "interceptor.classes": "there are none",
+    "key.deserializer": "keys are bytes; cast or decode them with Spark",
+    "key.serializer": "keys are bytes or strings; make them with Spark",
+    "value.deserializer": "values are bytes; cast or decode them with Spark",
+    "value.serializer": "values are bytes or strings; make them with Spark",
+}
