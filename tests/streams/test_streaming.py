@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql.functions import col
+from pyspark.sql.functions import col, expr
 
 from barnabas.streams import Stream, StreamError, count, run, sum
 from tests.streams.feed import WITHIN_S, Feed, in_table, order, rows
@@ -57,6 +57,45 @@ def test_streams_meet_within_a_time(spark: SparkSession, feed: Feed, tmp_path: P
     with joined.to_memory("joined").run() as running:
         running.process_all()
         assert in_table(spark, "joined", ["id", "user", "page"]) == [(1, "ann", "/a")]
+
+
+def test_windows_meet_by_their_window_and_a_left_row_waits_for_its_watermark(
+    spark: SparkSession, feed: Feed, tmp_path: Path
+) -> None:
+    feed.add(order(1, "ann", 10.0, "00:00:10"), order(2, "bob", 1.0, "00:00:20"))
+    feed.add(order(3, "eve", 1.0, "00:30:00"))  # moves the watermark past both
+    feed.add(order(4, "eve", 1.0, "00:31:00"))
+    feed.add(order(5, "eve", 1.0, "00:32:00"))
+    other = Feed(spark, tmp_path / "other")
+    other.add(order(11, "ann", 5.0, "00:00:30"))
+    for number in range(12, 15):
+        other.add(order(number, "cyd", 5.0, f"00:3{number - 12}:00"))
+
+    def written(stream: Stream, name: str) -> str:
+        out = str(tmp_path / name)
+        assert (
+            stream.to_parquet(out).run(checkpoint=str(tmp_path / f"{name}-state"), once=True).wait(WITHIN_S)
+        )
+        return out
+
+    left, right = (each.stream().with_event_time("at", watermark="1 minute") for each in (feed, other))
+    near = written(left.join(right, on="user", within="5 minutes", how="left"), "near")
+    assert rows(spark.read.parquet(near), "id", "id_right") == [(1, 11), (2, None)]
+    minutes = [
+        each.key_by("user").window("1 minute").aggregate(total=sum("amount")) for each in (left, right)
+    ]
+    both = written(minutes[0].join(minutes[1], on=["user", "window"]), "both")
+    assert rows(spark.read.parquet(both), "user", "total", "total_right") == [("ann", 10.0, 5.0)]
+
+
+def test_a_watermark_holds_as_long_as_its_column_is_what_it_was(feed: Feed) -> None:
+    timed = _timed(feed.stream())
+    assert timed.filter("id > 1").select("id", "at").rename(at="when").watermark == "1 minute"
+    assert timed.rename(at="when").event_time == "when"
+    assert timed.map(at=col("at") + expr("INTERVAL 1 HOUR")).watermark is None
+    assert timed.drop("at").event_time is None
+    assert timed.union(_timed(feed.stream())).watermark == "1 minute"
+    assert timed.union(feed.stream()).watermark is None
 
 
 def test_branches_run_side_by_side_and_go_on_where_they_were(

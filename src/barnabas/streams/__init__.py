@@ -22,9 +22,10 @@ from barnabas.streams.aggregates import (
     min,
     sum,
 )
+from barnabas.streams.branches import Branches
 from barnabas.streams.outputs import Output, Run, run
 from barnabas.streams.refusals import StreamError
-from barnabas.streams.stream import Branches, Stream
+from barnabas.streams.stream import Stream
 from barnabas.streams.windows import Windowed
 
 __all__ = [

@@ -4,7 +4,7 @@ Used by people, pipelines and connectors. Always holds: a step returns a new Str
 DataFrame behind it is Spark's own and always at hand as `.dataframe`.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import Enum
@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions
 from pyspark.sql.types import StructType
 
 from barnabas.streams.aggregates import Columnar
+from barnabas.streams.branches import Branches
 from barnabas.streams.json_fields import with_json_fields
 from barnabas.streams.refusals import (
     StreamError,
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 DEFAULT_BOOTSTRAP = "localhost:9092"
 DEFAULT_EVENT_TIME = "timestamp"
+_WATERMARK = "spark.watermarkDelayMs"
+"""Spark's own note at a column that has one."""
 
 
 class Shape(Enum):
@@ -142,10 +145,11 @@ class Stream:
         """Other names for columns: `rename(old="new")`."""
         require_columns(self.dataframe, list(names), "rename")
         return replace(
-            self._rows(self.dataframe.withColumnsRenamed(names)),
+            self,
+            dataframe=self.dataframe.withColumnsRenamed(names),
             keys=tuple(names.get(key, key) for key in self.keys),
             event_time=names.get(self.event_time or "", self.event_time),
-            watermark=self.watermark,
+            records=False,
         )
 
     def drop(self, *columns: str) -> "Stream":
@@ -271,9 +275,20 @@ class Stream:
                 raise StreamError("union: one is a stream and the other a batch; read both the same way.")
             with analysed(step="union"):
                 frame = frame.unionByName(other.dataframe)
-        return replace(self, dataframe=frame, records=self.records and all(each.records for each in others))
+        all_timed = all(
+            (each.event_time, each.watermark) == (self.event_time, self.watermark) for each in others
+        )
+        running = any(each.shape is Shape.RUNNING for each in (self, *others))
+        return replace(
+            self,
+            dataframe=frame,
+            event_time=self.event_time if all_timed else None,
+            watermark=self.watermark if all_timed else None,
+            shape=Shape.RUNNING if running else self.shape,
+            records=self.records and all(each.records for each in others),
+        )
 
-    def branch(self, **conditions: Columnar | bool) -> "Branches":
+    def branch(self, **conditions: Columnar | bool) -> Branches:
         """Parts the stream: each row goes to the first branch whose condition is true; True takes what is left.
 
         `big, rest = orders.branch(big=col("amount") > 100, rest=True).values()`. Rows that none wants are gone.
@@ -345,7 +360,7 @@ class Stream:
     def _rows(self, frame: DataFrame) -> "Stream":
         """The same stream with other columns: what they were known for holds only while they are there."""
         there = set(frame.columns)
-        keeps_time = self.event_time in there
+        keeps_time = self.event_time in there and not self._lost_watermark(frame)
         return replace(
             self,
             dataframe=frame,
@@ -354,6 +369,12 @@ class Stream:
             watermark=self.watermark if keeps_time else None,
             records=False,
         )
+
+    def _lost_watermark(self, frame: DataFrame) -> bool:
+        """A column that was computed anew under the name of the event time has no watermark any more."""
+        if self.watermark is None or not frame.isStreaming:
+            return False
+        return _WATERMARK not in frame.schema[self.event_time].metadata
 
     def _with_watermark(self, column: str, delay: str, step: str) -> "Stream":
         require_time(self.dataframe, column, step)
@@ -365,28 +386,6 @@ class Stream:
             return self
         frame = self.dataframe.withWatermark(column, delay)
         return replace(self, dataframe=frame, event_time=column, watermark=delay)
-
-
-class Branches(Mapping[str, Stream]):
-    """The parts of a stream by name: `parts["big"]`, `parts.big`, `big, rest = parts.values()`."""
-
-    def __init__(self, streams: Mapping[str, Stream]) -> None:
-        self._streams = dict(streams)
-
-    def __getitem__(self, name: str) -> Stream:
-        return self._streams[name]
-
-    def __getattr__(self, name: str) -> Stream:
-        streams: dict[str, Stream] = self.__dict__.get("_streams", {})
-        if name in streams:
-            return streams[name]
-        raise AttributeError(f"There is no branch {name}: there are {', '.join(streams)}.")
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._streams)
-
-    def __len__(self) -> int:
-        return len(self._streams)
 
 
 def _column(given: Columnar) -> Column:
