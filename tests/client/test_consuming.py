@@ -191,6 +191,20 @@ def test_columns_hold_about_as_many_bytes_as_asked_for(
     assert rows == 400
 
 
+def test_a_small_buffer_starves_no_partition(
+    bootstrap: str, new_consumer: Callable[..., Consumer], new_topic: NewTopic
+) -> None:
+    """With room for little more than one fetch, and fetches that wait for half a minute: all partitions come."""
+    topic = new_topic(6)
+    fill(bootstrap, topic, [b"x" * 1000] * 600, 6)
+    consumer = new_consumer(fetch_max_bytes=2000, max_partition_fetch_bytes=1000, fetch_max_wait_ms=30_000)
+    consumer.assign([TopicPartition(topic, number) for number in range(6)])
+    found, deadline = 0, Deadline(20, "600 records")
+    while found < 600:
+        found += len(consumer.poll(deadline.left(), max_records=50))
+    assert found == 600
+
+
 # --- pausing
 
 

@@ -6,8 +6,9 @@ notified when there is something for the user: records, or a failure.
 
 import time
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
-from barnabas.client.fetches import NEVER, Asked, Fetch, Fetches, Leader
+from barnabas.client.fetches import NEVER, Asked, Fetch, Fetches, Leader, Lookup
 from barnabas.client.network import Network
 from barnabas.client.offset_lookup import Found, ask_offsets, missing
 from barnabas.client.timer import Timer
@@ -19,6 +20,14 @@ from barnabas.wire.messages.fetch import FetchResponse
 AskCommitted = Callable[
     [list[TopicPartition], Callable[[dict[TopicPartition, Offset] | Refused], None]], None
 ]
+
+
+class Due(NamedTuple):
+    """What is to be sent, and in how many seconds to look again for what has failed."""
+
+    lookup: Lookup
+    fetches: list[Fetch]
+    retry_in: float
 
 
 class Fetcher:
@@ -48,18 +57,30 @@ class Fetcher:
 
     def go_on(self) -> None:
         """Send all that is due."""
-        now = time.monotonic()
         with self._turn:
-            self._network.metadata.want({each.topic for each in self._fetches.partitions})
-            lookup = self._fetches.look_up(now)
-            plans = self._fetches.plan(now, self._leader_of)
-        if lookup.committed:
-            self._look_up_committed(lookup.committed)
-        if lookup.by_time:
-            self._look_up_by_time(lookup.by_time)
-        for fetch in plans:
+            due = self._plan()
+        self._carry_out(due)
+
+    def _plan(self) -> Due:
+        """What is to be sent now; the turn must be held."""
+        now = time.monotonic()
+        fetches = self._fetches
+        self._network.metadata.want({each.topic for each in fetches.partitions})
+        lookup, plans = fetches.look_up(now), fetches.plan(now, self._leader_of)
+        return Due(lookup, plans, fetches.retry_at(now) - now)
+
+    def _carry_out(self, due: Due) -> None:
+        if due.lookup.committed:
+            self._look_up_committed(due.lookup.committed)
+        if due.lookup.by_time:
+            self._look_up_by_time(due.lookup.by_time)
+        for fetch in due.fetches:
             self._send(fetch)
-        self._set_timer(now)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if due.retry_in < NEVER:
+            self._timer = self._network.later(due.retry_in, self.go_on)
 
     def _leader_of(self, partition: TopicPartition) -> Leader | None:
         snapshot = self._network.metadata.snapshot
@@ -85,10 +106,12 @@ class Fetcher:
         def told(answer: FetchResponse | Refused) -> None:
             with self._turn:
                 is_stale = self._fetches.take(fetch, answer, time.monotonic())
+                # At once, so that whoever takes what came need not wake us for more.
+                due = self._plan()
                 self._turn.tell()
             if is_stale:
                 self._network.refresh_soon()
-            self.go_on()
+            self._carry_out(due)
 
         wait = fetch.request.max_wait_ms / 1000
         self._network.ask(fetch.node, fetch.request, FetchResponse, told, wait=wait, lane=fetch.lane)
@@ -122,12 +145,3 @@ class Fetcher:
             self.go_on()
 
         ask_offsets(self._network, wanted, told, read_committed=self._read_committed)
-
-    def _set_timer(self, now: float) -> None:
-        with self._turn:
-            at = self._fetches.retry_at(now)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if at < NEVER:
-            self._timer = self._network.later(at - now, self.go_on)

@@ -133,6 +133,8 @@ class Fetches:
     ) -> None:
         self.failures: deque[Refused] = deque()
         """What the user has to hear."""
+        self.was_full = False
+        """The last plan had no room for anything: whoever takes a chunk should see to the next plan."""
         self._reset = reset
         self._min_bytes = min_bytes
         self._max_bytes = max_bytes
@@ -332,7 +334,8 @@ class Fetches:
     def plan(self, now: float, leader_of: Callable[[TopicPartition], Leader | None]) -> list[Fetch]:
         """The requests to be sent now. Partitions that gave something last come last, so that none starves."""
         room = self._max_bytes - self._buffered
-        if room <= 0:
+        self.was_full = room <= 0
+        if self.was_full:
             return []
         wanted: dict[BrokerId, list[tuple[Reading, Leader]]] = {}
         for partition, reading in self._readings.items():

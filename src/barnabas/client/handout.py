@@ -100,7 +100,8 @@ class HandOut:
                 size += len(chunk.data)
         if not chunks:
             return None
-        self._on_room()
+        if self._fetches.was_full or not all(chunk.reading.is_asked for chunk in chunks):
+            self._on_room()
         fetched = [
             Fetched(*chunk.reading.partition, chunk.data, chunk.start, aborted=chunk.aborted)
             for chunk in chunks
@@ -155,7 +156,8 @@ class HandOut:
                 return False
             self._version = chunk.reading.version
             self._runs = self._decoder.runs(chunk)
-            self._on_room()
+            if self._fetches.was_full or not chunk.reading.is_asked:
+                self._on_room()
         return True
 
     def _stumble(self, why: BarnabasError) -> None:
