@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -229,6 +230,27 @@ def test_a_producer_that_nobody_closes_delivers_when_the_program_ends(
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
     assert [record.value for record in read_all(bootstrap, topic, 1)] == [b"last words"]
+
+
+def test_a_forked_process_is_told_to_make_a_producer_of_its_own(bootstrap: str, new_topic: NewTopic) -> None:
+    topic = new_topic()
+    with Producer(bootstrap_servers=bootstrap, linger_ms=60_000) as producer:
+        producer.send(topic, b"before")
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            for action in (lambda: producer.send(topic, b"lost?"), producer.flush):
+                try:
+                    action()
+                except BarnabasError as error:
+                    os.write(writing, f"{error}\n".encode())
+            producer.close()
+            os._exit(0)
+        os.close(writing)
+        os.waitpid(child, 0)
+        with os.fdopen(reading) as said:
+            assert said.read().count("made before the process forked") == 2
+        assert producer.send(topic, b"after").result(10).offset == 1
 
 
 def test_what_is_sent_after_closing_is_refused(bootstrap: str, new_topic: NewTopic) -> None:
