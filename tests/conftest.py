@@ -94,10 +94,18 @@ def bootstrap() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    """One Spark for the whole run: it takes seconds to start, and a process can have only one."""
-    from barnabas.spark.session import start_session
+    """One Spark for the whole run: it takes seconds to start, and a process can have only one.
 
-    session = start_session("barnabas-tests", master="local[2]")
+    Spark's own Kafka connector is in it beside ours.
+    """
+    from barnabas.spark.session import start_session
+    from tests.spark.connector import connector_jars
+
+    # Workers have to find what is tested, also where another copy of it is installed.
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]
+    )
+    session = start_session("barnabas-tests", master="local[2]", jars=connector_jars())
     yield session
     session.stop()
 

@@ -34,8 +34,6 @@ METRICS = (
     Metric("stream_per_s", "streaming read", "rows/s", more_is_better=True),
     Metric("write_per_s", "write", "rows/s", more_is_better=True),
     Metric("slices_per_s", "one minute by timestamp", "queries/s", more_is_better=True),
-    Metric("read_cpu_us", "CPU a row read, broker and Spark", "us"),
-    Metric("write_cpu_us", "CPU a row written, broker and Spark", "us"),
 )
 PARTITIONS = 4
 HOUR_MS, MINUTE_MS = 3_600_000, 60_000
@@ -107,8 +105,6 @@ def run(side: SideState, case: Case) -> Measured:
             "stream_per_s": count / stream.seconds,
             "write_per_s": count / write.seconds,
             "slices_per_s": 1 / min(each.seconds for each in slices),
-            "read_cpu_us": (read.client_cpu_s + read.broker.cpu_s) / count * 1e6,
-            "write_cpu_us": (write.client_cpu_s + write.broker.cpu_s) / count * 1e6,
         },
         {"read_per_s": read.limit, "stream_per_s": stream.limit, "write_per_s": write.limit},
         max(each.others for each in (read, stream, write)),

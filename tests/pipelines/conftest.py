@@ -1,4 +1,4 @@
-"""Owns what tests of the pipelines share: the session of the Spark tests, a broker, made-up data and its records."""
+"""Owns what tests of the pipelines share: a broker, made-up data and its records."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -14,7 +14,6 @@ from barnabas.generate.sending import send
 from barnabas.pipelines.finding import find
 from barnabas.pipelines.running import Ended, Run, run_on
 from barnabas.testing import Broker
-from tests.spark.conftest import spark as spark
 
 START_MS = 1_780_000_000_000
 _numbers = count()

@@ -1,40 +1,15 @@
-"""Owns what tests of Spark share: one session, a broker, topics of a test's own."""
+"""Owns what tests of Spark share: a broker, topics of a test's own, a topic as a table."""
 
-import os
-import sys
 from collections.abc import Callable, Iterator
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from barnabas import Admin, Producer
-from barnabas.spark.session import start_session
 from barnabas.testing import Broker
-from tests.spark.connector import connector_jars
 
 numbers = count()
-ROOT = Path(__file__).resolve().parent.parent.parent
-
-
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Local Spark on two cores, with Spark's own Kafka connector beside ours."""
-    # Workers have to find what is tested, also where another copy of it is installed.
-    os.environ["PYTHONPATH"] = os.pathsep.join(
-        [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]
-    )
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    place = tmp_path_factory.mktemp("spark")
-    settings = {
-        "spark.sql.shuffle.partitions": "2",
-        "spark.local.dir": str(place),
-        "spark.sql.warehouse.dir": str(place / "warehouse"),
-    }
-    session = start_session("tests", master="local[2]", jars=connector_jars(), settings=settings)
-    yield session
-    session.stop()
 
 
 @pytest.fixture(scope="session")
