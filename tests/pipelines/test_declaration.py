@@ -1,5 +1,7 @@
 """Promises of declaring a pipeline: the signature is the declaration, and a mistake is one sentence."""
 
+import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,6 +11,7 @@ import pytest
 from barnabas.errors import BarnabasError
 from barnabas.pipelines import parquet, pipeline, topic
 from barnabas.pipelines.finding import READY, find
+from tests.conftest import ROOT
 
 
 @pipeline(source=topic("{source}"), sink=parquet("{output}/{source}", partition_by=("{by}",)))
@@ -157,3 +160,21 @@ def test_a_file_without_the_pipeline_is_one_sentence(
 def test_one_of_several_in_a_file_is_chosen_by_name(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(TWO)
     assert find(f"{tmp_path / 'mine.py'}:two").name == "two"
+
+
+def test_the_example_of_the_manual_is_a_pipeline_and_its_commands_name_what_is_there(tmp_path: Path) -> None:
+    manual = (ROOT / "docs" / "PIPELINES.md").read_text()
+    example = re.search(r"```python\n(.*?)```", manual, re.DOTALL)
+    assert example is not None
+    (tmp_path / "paid.py").write_text(example[1])
+    found = find(str(tmp_path / "paid.py"))
+    sources, sinks = found.places(found.settings({}))
+    assert (sources["records"].describe(), sinks["out"].describe()) == ("topic orders", "parquet tables/paid")
+    commands = [
+        shlex.split(line, comments=True) for line in re.findall(r"^barnabas pipeline run .*$", manual, re.M)
+    ]
+    assert len(commands) > 5
+    for command in commands:
+        given = [command[place + 1] for place, word in enumerate(command) if word == "--set"]
+        if not command[3].endswith(".py"):
+            find(command[3]).settings(dict(each.split("=", 1) for each in given))

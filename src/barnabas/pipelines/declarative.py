@@ -41,10 +41,10 @@ def declare(pipeline: Pipeline, *, bootstrap: str = "localhost:9092", **paramete
     around = Surroundings(bootstrap)
     _, sinks = pipeline.places(settings)
 
-    def flow(name: str, key: str | None, is_topic: bool) -> "Callable[[], DataFrame]":
+    def flow(name: str, key: str | None) -> "Callable[[], DataFrame]":
         def rows() -> "DataFrame":
             made = pipeline.outputs(spark, around, settings)[name]
-            return as_records(made, key) if is_topic else made
+            return as_records(made, key) if key is not None else made
 
         return rows
 
@@ -52,10 +52,10 @@ def declare(pipeline: Pipeline, *, bootstrap: str = "localhost:9092", **paramete
         if isinstance(place, Topic):
             options = {"kafka.bootstrap.servers": bootstrap, "topic": place.name, **place.options}
             declarative.create_sink(name, "barnabas", options)
-            declarative.append_flow(target=name, name=f"{name}_flow")(flow(name, place.key, True))
+            declarative.append_flow(target=name, name=f"{name}_flow")(flow(name, place.key))
         elif isinstance(place, Files):
             by = list(place.partition_by) or None
             declarative.create_streaming_table(name, format=place.format, partition_cols=by)
-            declarative.append_flow(target=name, name=f"{name}_flow")(flow(name, None, False))
+            declarative.append_flow(target=name, name=f"{name}_flow")(flow(name, None))
         else:
             raise BarnabasError(f"{place.describe()} is no sink for Spark Declarative Pipelines.")

@@ -239,14 +239,8 @@ def as_records(rows: "DataFrame", key: str | None) -> "DataFrame":
     """The columns a topic takes: those that are there, or the whole row as JSON."""
     from pyspark.sql import functions as f
 
-    if key is not None and key not in rows.columns:
-        raise BarnabasError(
-            f"There is no column {key!r} to be the key; there are: {', '.join(rows.columns)}."
-        )
-    if "value" in rows.columns and key is None:
-        return rows
-    value = f.to_json(f.struct(*(f.col(name) for name in rows.columns)))
-    columns = [value.alias("value")]
+    value = f.to_json(f.struct("*")).alias("value")
+    # Nothing here may ask for the columns where a key is given: Spark Declarative Pipelines do not allow it.
     if key is not None:
-        columns.append(f.col(key).cast("string").alias("key"))
-    return rows.select(*columns)
+        return rows.select(f.col(key).cast("string").alias("key"), value)
+    return rows if "value" in rows.columns else rows.select(value)

@@ -6,7 +6,8 @@ stopped, and one sentence says why.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 _LOOK_S = 2.0
+_TRIES = 5
+_TOO_SLOW = "Python worker failed to connect back"
 _BROKER_TIMEOUT_MS = 5_000
 
 
@@ -122,14 +125,18 @@ def _run_streams(
     progress = Progress(list(streaming), stop.look, out)
     spark.streams.addListener(progress)
     queries: dict[str, StreamingQuery] = {}
+
+    def begin(name: str) -> None:
+        writer = sinks[name].writer(streaming[name], around).queryName(f"{pipeline.name} {name}")
+        writer = writer.option("checkpointLocation", f"{around.checkpoint}/{name}")
+        query = writer.trigger(**_trigger(how)).start()
+        progress.expect(name, str(query.id))
+        queries[name] = query
+
     try:
-        for name, rows in streaming.items():
-            writer = sinks[name].writer(rows, around).queryName(f"{pipeline.name} {name}")
-            writer = writer.option("checkpointLocation", f"{around.checkpoint}/{name}")
-            query = writer.trigger(**_trigger(how)).start()
-            progress.expect(name, str(query.id))
-            queries[name] = query
-        _wait(queries, stop)
+        for name in streaming:
+            begin(name)
+        _wait(queries, stop, begin)
         for query in queries.values():
             if query.exception() is not None:
                 raise as_our_error(query.exception(), f"Pipeline {pipeline.name}")
@@ -154,14 +161,21 @@ def _trigger(how: Run) -> dict[str, Any]:
     return {"processingTime": how.every or "0 seconds"}
 
 
-def _wait(queries: Mapping[str, "StreamingQuery"], stop: Stop) -> None:
+def _wait(queries: Mapping[str, "StreamingQuery"], stop: Stop, begin: Callable[[str], None]) -> None:
     """Until all queries ended, one failed, or somebody wants it to end.
 
     Spark's listener tells; since it falls silent when Spark's process dies, we also look now and then.
     """
+    tries: Counter[str] = Counter()
     while not stop.told:
-        active = [query for query in queries.values() if query.isActive]
-        if not active or any(query.exception() is not None for query in queries.values()):
+        failed = {name: error for name, query in queries.items() if (error := query.exception()) is not None}
+        for name, error in failed.items():
+            # Spark gives a Python process ten seconds to start, which is not enough on a machine that is very busy.
+            if _TOO_SLOW not in str(error) or tries[name] == _TRIES:
+                return
+            tries[name] += 1
+            begin(name)
+        if not any(query.isActive for query in queries.values()):
             return
         stop.wait(_LOOK_S)
 
