@@ -357,7 +357,7 @@ def test_requests_are_told_to_come_again_while_groups_are_loaded(tmp_path: Path)
     with Broker(settings, data=tmp_path) as broker, connect(broker) as connection:
         create(connection, "t", 500)
         find(connection, "g")
-        for _ in range(40):
+        for _ in range(160):
             parts = [OffsetCommitPartition(index, 7) for index in range(500)]
             connection.ask(OffsetCommitRequest("g", topics=[OffsetCommitTopic("t", parts)]), 9)
     with Broker(settings, data=tmp_path) as broker, connect(broker) as connection:
