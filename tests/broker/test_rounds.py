@@ -6,7 +6,7 @@ import socket
 from barnabas.broker.rounds import Rounds
 from barnabas.testing import Broker
 from barnabas.wire.messages.metadata import MetadataRequest
-from tests.broker.speaking import connect, create, fetch_request
+from tests.broker.speaking import batch, connect, create, fetch_request, produce_request
 from tests.raw import frame_of
 
 
@@ -92,6 +92,18 @@ def test_many_requests_behind_one_that_waits_are_answered_in_order() -> None:
         assert int.from_bytes(client.receive()[:4], "big") == 7
         for n in range(3000):
             assert int.from_bytes(client.receive()[:4], "big") == n
+
+
+def test_a_request_behind_another_wakes_who_waits_for_it() -> None:
+    """It is served when the first one's answer has gone: the round is nearly over then."""
+    with Broker() as broker, connect(broker) as waiting, connect(broker) as busy:
+        create(busy, "t")
+        create(busy, "another")
+        waiting.send(frame_of(fetch_request("t", {0: 0}, max_wait_ms=60_000), 12))
+        busy.ask(MetadataRequest([]), 12)  # so the fetch has been heard, too
+        first = frame_of(produce_request("another", batch(b"hi")), 9)
+        busy.send(first + frame_of(produce_request("t", batch(b"hello")), 9))
+        assert b"hello" in waiting.receive()
 
 
 def test_who_waits_is_answered_before_those_who_were_heard() -> None:

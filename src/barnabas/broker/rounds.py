@@ -80,10 +80,10 @@ class Rounds:
                     reader()
                 except Exception as error:
                     self._report(error)
-        if self._woken:
-            self._wake_all()
-        while self.owing:
-            # Who has sent his answer may find his next request there already, and owe another.
+        while self.owing or self._woken:
+            # Who has sent his answer may find his next request there already: he may wake somebody, and owe another.
+            if self._woken:
+                self._wake_all()
             owing, self.owing = self.owing, []
             for each in owing:
                 try:
