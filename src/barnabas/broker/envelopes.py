@@ -14,7 +14,9 @@ from struct import Struct
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from barnabas.broker.handlers.produce import refused_row
 from barnabas.errors import Refused
+from barnabas.wire.decoding import varint_rest
 from barnabas.wire.frames import RequestHeader, encode_request, encode_response
 from barnabas.wire.messages.produce import (
     ProducePartitionResponse,
@@ -81,7 +83,7 @@ class Envelopes:
             size = frame[at]
             at += 1
             if size > 0x7F:
-                size, at = _long_size(frame, at - 1)
+                size, at = varint_rest(frame, at, size)
         except IndexError:
             return None
         end = at + size - 1
@@ -145,7 +147,7 @@ class Envelopes:
         self, envelope: Envelope, version: int, correlation_id: int, refused: Refused
     ) -> list[Chunk]:
         self._broker.note_refusal("Produce", refused, envelope.topic, envelope.partition)
-        row = ProducePartitionResponse(envelope.partition, refused.code, -1, error_message=refused.message)
+        row = refused_row(envelope.partition, refused)
         response = ProduceResponse([ProduceTopicResponse(envelope.topic, [row])])
         return encode_response(response, version, correlation_id)
 
@@ -164,15 +166,3 @@ def _envelope(topic: str, index: int, version: int) -> Envelope:
 def _bytes_of(number: int) -> int:
     """How many bytes an unsigned varint takes."""
     return max((number.bit_length() + 6) // 7, 1)
-
-
-def _long_size(frame: memoryview, at: int) -> tuple[int, int]:
-    """An unsigned varint of more than one byte, and the place behind it."""
-    size = 0
-    for shift in range(0, 35, 7):
-        byte = frame[at]
-        at += 1
-        size |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return size, at
-    raise IndexError

@@ -29,7 +29,7 @@ class DecoderSource(Source):
     def compiled(self) -> Decoder:
         self.names |= {
             "varint": _varint,
-            "varint_rest": _varint_rest,
+            "varint_rest": varint_rest,
             "skip_tags": skip_tags,
             "unpack": struct.unpack_from,
         }
@@ -217,10 +217,10 @@ class DecoderSource(Source):
 
 def _varint(buf: Buffer, at: int) -> tuple[int, int]:
     first = buf[at]
-    return (first, at + 1) if first < 128 else _varint_rest(buf, at + 1, first)
+    return (first, at + 1) if first < 128 else varint_rest(buf, at + 1, first)
 
 
-def _varint_rest(buf: Buffer, at: int, first: int) -> tuple[int, int]:
+def varint_rest(buf: Buffer, at: int, first: int) -> tuple[int, int]:
     """The value of an unsigned varint whose first byte, 128 or more, has been read; and where it ends."""
     value = first & 127
     for shift in (7, 14, 21, 28):
@@ -234,7 +234,7 @@ def _varint_rest(buf: Buffer, at: int, first: int) -> tuple[int, int]:
 
 def skip_tags(buf: Buffer, at: int, first: int, end: int) -> int:
     """Steps over tagged fields, all of them unknown to us; returns where they end."""
-    count, at = (first, at) if first < 128 else _varint_rest(buf, at, first)
+    count, at = (first, at) if first < 128 else varint_rest(buf, at, first)
     for _ in range(count):
         _, at = _varint(buf, at)
         size, at = _varint(buf, at)

@@ -17,7 +17,6 @@ from barnabas.wire.batch import ATTRIBUTES_AT, CODEC_MASK, HEADER_SIZE
 from barnabas.wire.compression import Compression
 from barnabas.wire.frames import RequestHeader
 from barnabas.wire.messages.produce import (
-    ProducePartition,
     ProducePartitionResponse,
     ProduceRequest,
     ProduceResponse,
@@ -34,7 +33,9 @@ def refuse_all(request: ProduceRequest, version: int, refused: Refused) -> Produ
     """The same error for each partition: Produce has no place for one on top."""
     return ProduceResponse(
         [
-            ProduceTopicResponse(topic.name, [_refused(part, refused) for part in topic.partition_data])
+            ProduceTopicResponse(
+                topic.name, [refused_row(part.index, refused) for part in topic.partition_data]
+            )
             for topic in request.topic_data
         ]
     )
@@ -75,7 +76,7 @@ def produce(
             except Refused as refused:
                 failed = True
                 broker.note_refusal("Produce", refused, name, part.index)
-                row = _refused(part, refused)
+                row = refused_row(part.index, refused)
             rows.append(row)
         answers.append(ProduceTopicResponse(name, rows))
     if request.acks == 0:
@@ -107,5 +108,6 @@ def _refuse_zstd(records: memoryview) -> None:
         )
 
 
-def _refused(part: ProducePartition, refused: Refused) -> ProducePartitionResponse:
-    return ProducePartitionResponse(part.index, refused.code, -1, error_message=refused.message)
+def refused_row(index: int, refused: Refused) -> ProducePartitionResponse:
+    """A partition's part of the answer, where it is no."""
+    return ProducePartitionResponse(index, refused.code, -1, error_message=refused.message)
