@@ -5,8 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from barnabas import Admin, Consumer, Producer
+from barnabas.client.configs import Resource, ResourceType
 from barnabas.errors import BarnabasError
 from barnabas.testing import Broker
+from barnabas.types import TopicPartition
+from tests.deadline import eventually
 
 
 @pytest.fixture
@@ -41,6 +45,21 @@ def test_stopping_twice_or_too_early_does_no_harm(temporary: Path) -> None:
     broker.stop()
     broker.stop()
     assert not list(temporary.iterdir())
+
+
+def test_retention_rests_unless_it_is_asked_for() -> None:
+    # Kafka looks every five minutes; a run of tests is longer than that, and once lost its records halfway.
+    with Broker() as broker, Admin(bootstrap_servers=broker.bootstrap) as admin:
+        itself = Resource(ResourceType.BROKER, str(admin.describe_cluster().brokers[0].id))
+        (found,) = admin.describe_configs(itself, ["log.retention.check.interval.ms"])
+        assert int(found.value or 0) > 1000 * 3600 * 24 * 365
+
+    with Broker({"log.retention.check.interval.ms": "20"}) as broker:
+        with Producer(bootstrap_servers=broker.bootstrap) as producer:
+            producer.send("t", b"old", timestamp=1_700_000_000_000).result()
+        with Consumer(bootstrap_servers=broker.bootstrap) as consumer:
+            place = TopicPartition("t", 0)
+            eventually(lambda: consumer.beginning_offsets([place])[place] == 1, "retention")
 
 
 def test_the_fixture_of_the_plugin_is_a_running_broker(barnabas_broker: Broker) -> None:

@@ -23,6 +23,8 @@ class Broker:
     """A broker for as long as the `with` block lasts. Settings are Kafka's: `Broker({"num.partitions": "3"})`.
 
     Given a folder, it keeps its data there, and a second one on the same folder goes on from it.
+    Retention rests unless `log.retention.check.interval.ms` is set: tests write records of fixed, long gone hours, and
+    those would vanish in the fifth minute.
     """
 
     def __init__(
@@ -36,6 +38,7 @@ class Broker:
             "listeners": f"PLAINTEXT://127.0.0.1:{port}",
             "log.dirs": str(self.data),
             "group.initial.rebalance.delay.ms": "0",
+            "log.retention.check.interval.ms": str(1 << 40),
             **(settings or {}),
         }
         self._config, unknown = broker_config(given)
