@@ -16,7 +16,7 @@ from bench.workloads import spark
 from bench import barnabas_server
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=60)
 @pytest.mark.java
 def test_both_connectors_read_and_write(tmp_path: Path) -> None:
     broker = SideState("Barnabas", barnabas_server.start, tmp_path)

@@ -39,6 +39,7 @@ class Neighbour:
     def _live(self) -> None:
         try:
             with RawConnection(self._port) as connection:
+                self._round(connection)  # however soon the test is over
                 while not self._stopping.is_set():
                     self._round(connection)
         except BaseException as problem:  # handed to the test, which waits in another thread

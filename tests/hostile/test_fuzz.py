@@ -78,7 +78,7 @@ def _survives(connection: RawConnection, body: bytes) -> bool:
     return True
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=50)
 def test_a_hundred_thousand_mutated_frames_cost_only_their_sender(victim: BrokerProcess) -> None:
     chance = random.Random(SEED)
     frames = corpus.frames()

@@ -111,7 +111,7 @@ def test_a_missing_java_is_told_in_one_sentence(
     assert ended.stderr.count("\n") == 1
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=50)
 @pytest.mark.java
 def test_ctrl_c_ends_a_pipeline_cleanly_and_it_goes_on_where_it_was(
     spark: Any, broker: Broker, made: Callable[..., Made], tmp_path: Path
@@ -163,7 +163,7 @@ def test_ctrl_c_ends_a_pipeline_cleanly_and_it_goes_on_where_it_was(
     assert len(places) == table.num_rows == 750
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=50)
 @pytest.mark.java
 def test_a_pipeline_that_fails_says_why_in_one_sentence(
     spark: Any, broker: Broker, made: Callable[..., Made], tmp_path: Path
@@ -186,7 +186,7 @@ def test_a_pipeline_that_fails_says_why_in_one_sentence(
     assert str(raised.value) == "Pipeline broken failed: ValueError: no such luck."
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=50)
 @pytest.mark.java
 def test_the_demo_shows_what_it_finds_and_ends_by_itself(tmp_path: Path) -> None:
     ended = barnabas("demo", "--seconds", "12", cwd=tmp_path, TMPDIR=str(tmp_path))

@@ -16,7 +16,7 @@ from barnabas import Producer
 from barnabas.testing import Broker
 from tests.deadline import eventually
 
-pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.java, pytest.mark.slow(seconds=200), pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 KILLS = 10
