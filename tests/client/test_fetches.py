@@ -107,6 +107,35 @@ def test_a_partition_that_becomes_free_does_not_wait_for_a_fetch_that_waits_for_
     assert first.node == second.node
 
 
+def test_what_is_there_does_not_wait_for_fetches_that_wait_for_what_is_not() -> None:
+    more = [TopicPartition("t", number) for number in (4, 6)]
+    fetches = reading(ZERO, TWO, *more)
+    fetches.pause([TWO, *more])
+    waiting = []
+    for partition in (ZERO, TWO):
+        fetches.resume([partition])
+        (plan,) = fetches.plan(0.0, leader_of)
+        waiting.append(plan)
+    fetches.resume(more)
+    (third,) = fetches.plan(0.0, leader_of)
+    assert sorted(third.asked) == more
+    assert len({plan.lane for plan in (*waiting, third)}) == 3
+    assert [plan.request.max_wait_ms for plan in (*waiting, third)] == [500, 500, 0]
+
+    # One of them has more behind what it gave, the other nothing: only the first is asked for again.
+    rows = [
+        FetchPartitionResponse(4, high_watermark=20, records=memoryview(batch(0))),
+        FetchPartitionResponse(6, high_watermark=10, records=memoryview(batch(0))),
+    ]
+    fetches.take(third, FetchResponse(responses=[FetchTopicResponse("t", rows)]), 0.0)
+    (fourth,) = fetches.plan(0.0, leader_of)
+    assert asked([fourth]) == {more[0]: 10}
+    fetches.take(waiting[0], answer(ZERO), 0.0)
+    assert asked(fetches.plan(0.0, leader_of)) == {ZERO: 0, more[1]: 10}, (
+        "now there is somebody to wait for it"
+    )
+
+
 def test_partitions_take_turns() -> None:
     fetches = reading(ZERO, TWO, max_partition_bytes=1 << 20)
     for start in (0, 10):

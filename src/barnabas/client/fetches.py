@@ -29,8 +29,9 @@ COMMITTED = -(1 << 62)
 
 NEVER = float("inf")
 
-_LANES = ("fetch", "fetch-too")
-"""A second fetch to the same broker goes beside the one that waits for new records: nobody waits for its end."""
+_LANES = ("fetch", "fetch-too", "fetch-here")
+"""A second fetch to the same broker goes beside the one that waits for new records: nobody waits for its end. When both
+wait, what is known to be there is still fetched, by the last lane, which never waits."""
 
 _START = Struct(">qi")
 _DELTA = Struct(">i")
@@ -91,6 +92,11 @@ class Reading:
         self.retry_at = 0.0
         self.version = 0
         """Counts the seeks: an answer to what was asked before one means nothing."""
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether all that is known to be there has been fetched."""
+        return 0 <= self.end <= self.fetch_offset
 
 
 class Asked(NamedTuple):
@@ -350,11 +356,14 @@ class Fetches:
             leader = leader_of(partition)
             if leader is not None:
                 wanted.setdefault(leader.node, []).append((reading, leader))
-        return [
-            self._fetch(node, lane, rows, room)
-            for node, rows in wanted.items()
-            if (lane := self._free_lane(node)) is not None
-        ]
+        found = []
+        for node, rows in wanted.items():
+            lane = self._free_lane(node)
+            if lane == _LANES[-1]:
+                rows = [(reading, leader) for reading, leader in rows if not reading.is_caught_up]
+            if lane is not None and rows:
+                found.append(self._fetch(node, lane, rows, room))
+        return found
 
     def _free_lane(self, node: BrokerId) -> str | None:
         busy = self._busy.get(node, ())
@@ -378,7 +387,7 @@ class Fetches:
             asked[partition] = Asked(reading, reading.version, reading.fetch_offset)
         self._busy.setdefault(node, set()).add(lane)
         request = FetchRequest(
-            max_wait_ms=self._max_wait_ms,
+            max_wait_ms=0 if lane == _LANES[-1] else self._max_wait_ms,
             min_bytes=self._min_bytes,
             max_bytes=room,
             isolation_level=int(self._read_committed),
