@@ -19,11 +19,13 @@ from barnabas.client.key_hashes import murmur2_of
 from barnabas.client.partition_reader import read_partition
 from barnabas.client.partitioner import murmur2, partition_of
 from barnabas.client.routing import Cluster
+from barnabas.client.varints import write_varints
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.testing import Broker
 from barnabas.types import TopicPartition
 from barnabas.wire.batch import Record, decode_batch, wrap_records
 from barnabas.wire.messages.produce import ProducePartition, ProduceRequest, ProduceResponse, ProduceTopic
+from barnabas.wire.records import varint
 
 NOW = 1_700_000_000_000
 Row = dict[str, Any]
@@ -127,6 +129,25 @@ def test_hashes_are_javas(keys: list[bytes]) -> None:
     buffer = np.frombuffer(b"".join(keys), np.uint8)
     size = np.array([len(key) for key in keys])
     assert murmur2_of(buffer, np.cumsum(size) - size, size).tolist() == [murmur2(key) for key in keys]
+
+
+widths = st.sampled_from([1, 6, 7, 13, 14, 20, 21, 27, 28, 35, 62])
+
+
+@settings(max_examples=200)
+@given(st.data(), st.lists(widths, min_size=1, max_size=7), st.integers(1, 20))
+def test_varints_are_those_of_the_wire(data: st.DataObject, bits: list[int], rows: int) -> None:
+    """Also where they do not fit into two words, and where a field is the same in all rows."""
+    fields: list[Any] = []
+    for each in bits:
+        numbers = st.integers(-(1 << each), (1 << each) - 1)
+        one = st.lists(numbers, min_size=rows, max_size=rows)
+        fields.append(np.array(data.draw(numbers | one)))
+    fields.append(np.arange(rows))
+    buffer, at, size = write_varints(fields)
+    found = [bytes(buffer[first : first + count]) for first, count in zip(at, size, strict=True)]
+    columns = [np.broadcast_to(field, rows).tolist() for field in fields]
+    assert found == [b"".join(map(varint, row)) for row in zip(*columns, strict=True)]
 
 
 def test_rows_without_key_fill_one_partition_after_the_other() -> None:

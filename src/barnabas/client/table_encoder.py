@@ -11,7 +11,7 @@ in the order they have on the wire, partition by partition.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +29,10 @@ _OFFSET_SIZE = 3
 """Bytes that the offset of a row in a slice takes at most: there are 64 Ki rows at most."""
 
 _NO_HEADERS = pa.array([b"\x00"], pa.binary())
+_NO_TIME, _NO_ATTRIBUTES, _NO_KEY = np.array(0), np.array(0), np.array(-1)
+
+Strand: TypeAlias = tuple[pa.Array, Ints]
+"""Pieces, and the order in which they are taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +107,22 @@ def _batches(
 
 def _sizes(rows: Slice, headers: Pieces | None) -> Ints:
     """What each row may take in a batch; a few bytes less, perhaps."""
-    size = 2 + _OFFSET_SIZE + _taken(rows.value.size)
-    size += 1 if rows.key is None else _taken(rows.key.size)
-    size += 1 if headers is None else headers.size
-    size += 1 if rows.times is None else varint_sizes(np.array([np.ptp(rows.times)]))
-    return size + varint_sizes(size)
+    size = np.maximum(rows.value.size, 0)
+    around = 2 + _OFFSET_SIZE + _longest(rows.value.size)
+    if rows.key is not None:
+        size += np.maximum(rows.key.size, 0)
+        around += _longest(rows.key.size)
+    if headers is not None:
+        size += headers.size
+    if rows.times is not None:
+        around += _longest(rows.times - rows.times.min())
+    around += 2  # where there is no key, no time, no header
+    return size + around + _longest(size + around)
+
+
+def _longest(numbers: Ints) -> int:
+    """How many bytes the varint of the greatest takes."""
+    return int(varint_sizes(numbers.max(initial=0)))
 
 
 def _taken(size: Ints) -> Ints:
@@ -168,33 +183,24 @@ def _encode(
 ) -> Iterator[EncodedRecords]:
     counts = np.diff(np.append(starts, len(rows)))
     offset = np.arange(len(rows)) - np.repeat(starts, counts)
-    if rows.times is None:
-        time = np.zeros(len(rows), np.int64)
-        first = last = np.full(len(starts), now_ms)
-    else:
+    time = _NO_TIME
+    first = last = np.full(len(starts), now_ms)
+    if rows.times is not None:
         time = rows.times[order]
         first = time[starts]
         last = np.maximum.reduceat(time, starts)
         time = time - np.repeat(first, counts)
     value_size = rows.value.size[order]
     length = 1 + varint_sizes(time) + varint_sizes(offset) + _taken(value_size)
-    length += 1 if headers is None else headers.size[order]
-    every = np.arange(len(rows))
-    attributes = np.zeros(len(rows), np.int64)
     end = (_NO_HEADERS, np.zeros(len(rows), np.int64)) if headers is None else (headers.array, order)
+    length += 1 if headers is None else headers.size[order]
     if rows.key is None:
-        fields = _varints(length + 1, attributes, time, offset, np.full(len(rows), -1), value_size)
-        strands = [(fields, every), (rows.value.array, order), end]
+        fields = _varints(length + 1, _NO_ATTRIBUTES, time, offset, _NO_KEY, value_size)
+        strands = [fields, (rows.value.array, order), end]
     else:
         key_size = rows.key.size[order]
-        fields = _varints(length + _taken(key_size), attributes, time, offset, key_size)
-        strands = [
-            (fields, every),
-            (rows.key.array, order),
-            (_varints(value_size), every),
-            (rows.value.array, order),
-            end,
-        ]
+        fields = _varints(length + _taken(key_size), _NO_ATTRIBUTES, time, offset, key_size)
+        strands = [fields, (rows.key.array, order), _varints(value_size), (rows.value.array, order), end]
     woven, places = _weave(strands)
     body = memoryview(woven).cast("B")
     edges = places[len(strands) * np.append(starts, len(rows))]
@@ -218,24 +224,22 @@ def _pack_headers(rows: pa.Array) -> Pieces | None:
         raise BarnabasError("A header must have a key: there is one that is null.")
     every = np.arange(len(keys.array))
     pairs, places = _weave(
-        [
-            (_varints(keys.size), every),
-            (keys.array, every),
-            (_varints(values.size), every),
-            (values.array, every),
-        ]
+        [_varints(keys.size), (keys.array, every), _varints(values.size), (values.array, every)]
     )
     # The headers of a row lie one behind the other.
     of_row = _binary(pairs, places[4 * np.append(0, np.cumsum(counts))])
-    every = np.arange(len(rows))
-    packed, places = _weave([(_varints(counts), every), (of_row, every)])
+    packed, places = _weave([_varints(counts), (of_row, np.arange(len(rows)))])
     return Pieces(_binary(packed, places[::2]))
 
 
-def _varints(*fields: Ints) -> pa.Array:
+def _varints(*fields: Ints) -> Strand:
     """The varints of each row, one behind the other."""
-    data, offsets = write_varints(fields)
-    return _binary(pa.py_buffer(data), offsets)
+    data, at, size = write_varints(fields)
+    # Between two rows there may be a gap: it counts as a piece that nobody takes.
+    edges = np.empty(2 * len(at), np.int64)
+    edges[0::2] = at
+    edges[1::2] = at + size
+    return _binary(pa.py_buffer(data), edges), np.arange(0, len(edges), 2)
 
 
 def _binary(data: pa.Buffer, offsets: Ints) -> pa.Array:
@@ -243,8 +247,8 @@ def _binary(data: pa.Buffer, offsets: Ints) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
 
 
-def _weave(strands: Sequence[tuple[pa.Array, Ints]]) -> tuple[pa.Buffer, Ints]:
-    """One buffer: the first piece of each strand, then the second of each... A strand is an array and an order.
+def _weave(strands: Sequence[Strand]) -> tuple[pa.Buffer, Ints]:
+    """One buffer: the first piece of each strand, then the second of each...
 
     Gives also where each piece begins, and the last one ends. 6 ns a piece.
     """

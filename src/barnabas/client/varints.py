@@ -13,9 +13,15 @@ from barnabas.errors import Code, Refused
 
 Bytes: TypeAlias = NDArray[np.uint8]
 Ints: TypeAlias = NDArray[np.int64]
+Words: TypeAlias = NDArray[np.uint64]
 
 _LONGEST = 10
 """Bytes of a number of 64 bits."""
+
+_WORD = 8
+_SEVEN = np.uint64(0x7F)
+_EASY = 4
+"""Bytes of a number that can be packed with others."""
 
 
 def read_varints(buffer: Bytes, at: Ints) -> tuple[Ints, Ints]:
@@ -53,39 +59,92 @@ def corrupt(why: str) -> Refused:
     return Refused(Code.CORRUPT_MESSAGE, f"A record batch is malformed: {why}.")
 
 
-def write_varints(fields: Sequence[Ints]) -> tuple[Bytes, Ints]:
-    """Row by row the varints of all fields, one behind the other, and where each row begins (and the last one ends).
+def write_varints(fields: Sequence[Ints]) -> tuple[Bytes, Ints, Ints]:
+    """Row by row the varints of all fields, one behind the other: bytes, where each row's begin, and how many they are.
 
-    5 ns a byte that comes out.
+    A field without a dimension is the same in all rows. 25 ns a row for six small fields, 5 ns a byte for large ones.
     """
-    zigzags = [(field << 1) ^ (field >> 63) for field in fields]
-    sizes = [_sizes(zigzag.view(np.uint64)) for zigzag in zigzags]
-    offsets = np.zeros(len(fields[0]) + 1, np.int64)
-    np.cumsum(sum(sizes), out=offsets[1:])
-    out = np.empty(offsets[-1], np.uint8)
-    at = offsets[:-1].copy()
-    for zigzag, size in zip(zigzags, sizes, strict=True):
-        _write(out, at, zigzag.view(np.uint64), size)
-        at += size
-    return out, offsets
+    zigzags = [_zigzag(field) for field in fields]
+    rows = max(each.size for each in zigzags)
+    return _pack(zigzags, rows) or _spread([np.broadcast_to(each, rows) for each in zigzags])
 
 
 def varint_sizes(numbers: Ints) -> Ints:
     """How many bytes each number takes."""
-    return _sizes(((numbers << 1) ^ (numbers >> 63)).view(np.uint64))
+    return _sizes(_zigzag(numbers))
 
 
-def _sizes(zigzag: NDArray[np.uint64]) -> Ints:
-    size = np.ones(len(zigzag), np.int64)
-    most = int(zigzag.max(initial=0))
+def _zigzag(numbers: Ints) -> Words:
+    return ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
+
+
+def _pack(zigzags: Sequence[Words], rows: int) -> tuple[Bytes, Ints, Ints] | None:
+    """The fields of a row in one word or two, their first byte lowest, a gap behind them; None if they do not fit."""
+    none = np.zeros((), np.uint64)
+    words: list[tuple[Words, Words]] = []
+    word, size, longest = none, none, 0
+    for zigzag in zigzags:
+        most = max(1, -(-int(zigzag.max(initial=0)).bit_length() // 7))
+        if longest + most > _WORD:
+            words.append((word, size))
+            word, size, longest = none, none, 0
+        if most > _EASY or len(words) == 2:
+            return None
+        packed, its_size = _packed(zigzag, most)
+        word = word | (packed << 8 * size)
+        size = size + its_size
+        longest += most
+    words.append((word, size))
+    out = np.empty((rows, len(words)), "<u8")
+    out[:, 0] = words[0][0]
+    if len(words) == 2:
+        (_, before), (word, behind) = words
+        out[:, 0] |= word << 8 * before
+        out[:, 1] = word >> 8 * (_WORD - before)
+        size = before + behind
+    places = np.arange(0, rows * out.itemsize * len(words), out.itemsize * len(words))
+    return out.reshape(-1).view(np.uint8), places, np.broadcast_to(size, rows).astype(np.int64)
+
+
+def _packed(zigzag: Words, most: int) -> tuple[Words, Words]:
+    """Each number's varint as a word, its first byte lowest, and how many bytes it is: `most` at most."""
+    least = int(zigzag.min(initial=1 << 63))
+    word: Words = zigzag & _SEVEN
+    size: Words = np.ones((), np.uint64)
+    for place in range(1, most):
+        rest = zigzag >> np.uint64(7 * place)
+        word = word | ((rest & _SEVEN) << np.uint64(8 * place))
+        more = np.ones((), np.uint64) if least >> 7 * place else (rest > 0).astype(np.uint64)
+        word = word | (more << np.uint64(8 * place - 1))
+        size = size + more
+    return word, size
+
+
+def _spread(zigzags: Sequence[Words]) -> tuple[Bytes, Ints, Ints]:
+    """Any numbers, byte by byte."""
+    sizes = [_sizes(each) for each in zigzags]
+    total: Ints = np.sum(sizes, axis=0)
+    ends = np.cumsum(total)
+    starts = ends - total
+    out = np.empty(int(total.sum()), np.uint8)
+    at = starts.copy()
+    for zigzag, size in zip(zigzags, sizes, strict=True):
+        _write(out, at, zigzag, size)
+        at += size
+    return out, starts, total
+
+
+def _sizes(zigzag: Words) -> Ints:
+    size = np.ones(zigzag.shape, np.int64)
+    most, least = int(zigzag.max(initial=0)), int(zigzag.min(initial=1 << 63))
     for bits in range(7, 64, 7):
         if most >> bits == 0:
             break
-        size += zigzag >= np.uint64(1 << bits)
+        size += 1 if least >> bits else zigzag >= np.uint64(1 << bits)
     return size
 
 
-def _write(out: Bytes, at: Ints, zigzag: NDArray[np.uint64], size: Ints) -> None:
+def _write(out: Bytes, at: Ints, zigzag: Words, size: Ints) -> None:
     more = size > 1
     out[at] = (zigzag.astype(np.uint8) & 0x7F) | (more.view(np.uint8) << 7)
     shift = 0
