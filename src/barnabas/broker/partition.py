@@ -21,7 +21,7 @@ class Watcher(Protocol):
 class Partition:
     """A partition that this broker leads."""
 
-    __slots__ = ("_watchers", "epoch", "high_watermark", "idle_answer", "log", "tp")
+    __slots__ = ("_watchers", "epoch", "high_watermark", "idle_answer", "idle_bytes", "log", "tp")
 
     def __init__(self, tp: TopicPartition, log: Log, epoch: LeaderEpoch) -> None:
         self.tp = tp
@@ -30,6 +30,8 @@ class Partition:
         self.high_watermark = log.end
         self.idle_answer: Any = None
         """What Fetch last told a reader that had read all; kept here for the next one."""
+        self.idle_bytes: tuple[int, int, bytes] | None = None
+        """The same as `wide_fetch` writes it, with the end and the start of the log that it tells of."""
         self._watchers: set[Watcher] = set()
 
     @property

@@ -16,13 +16,14 @@ from barnabas.broker.promise import Promise
 from barnabas.errors import Code, Refused
 from barnabas.wire.apis import APIS, Api, ApiKey, request_class, response_class
 from barnabas.wire.codec import Malformed, decoder
-from barnabas.wire.frames import encode_response, read_request_header
+from barnabas.wire.frames import RequestHeader, encode_response, read_request_header
 from barnabas.wire.schema import Chunk
 
 if TYPE_CHECKING:
     from barnabas.broker.broker import Broker
     from barnabas.broker.connection import Connection
     from barnabas.broker.envelopes import Envelopes
+    from barnabas.broker.wide_fetch import WideFetches
 
 log = logging.getLogger("barnabas.router")
 
@@ -30,6 +31,9 @@ Handler = Callable[..., Any]
 """(broker, request, peer) -> a response, None for no answer, or something to wait for.
 
 One that registers `with_header` is given the request's header too."""
+
+WIDE = 1024
+"""Bytes of a fetch that `wide_fetch` has a look at: some 30 partitions."""
 
 Refusal = Callable[[Any, int, Refused], Any]
 """(request, version, refused) -> the response that says so."""
@@ -95,6 +99,7 @@ class Router:
         self._broker = broker
         self._routes: dict[tuple[int, int], Route] = {}
         self._envelopes: Envelopes | None = None
+        self._wide_fetches: WideFetches | None = None
 
     def answer(self, frame: memoryview, peer: "Connection") -> list[Chunk] | Later | None:
         """The answer's bytes, now or later, or None where none is wanted. Malformed costs the connection."""
@@ -110,6 +115,11 @@ class Router:
             route = self._find(key, version)
             if route is None:
                 return self._unsupported(key, correlation_id)
+        if key == ApiKey.FETCH and len(frame) >= WIDE:
+            chunks = self._fetch_widely(frame, header)
+            if chunks is not None:
+                route.metrics.observe(perf_counter() - started)
+                return chunks
         request = route.decode(frame, body_at)
         try:
             if route.with_header:
@@ -131,6 +141,13 @@ class Router:
             return Later(waited_for, route, request, correlation_id, peer.address, started)
         route.metrics.observe(perf_counter() - started)
         return chunks
+
+    def _fetch_widely(self, frame: memoryview, header: RequestHeader) -> list[Chunk] | None:
+        if self._wide_fetches is None:
+            from barnabas.broker.wide_fetch import WideFetches
+
+            self._wide_fetches = WideFetches(self._broker)
+        return self._wide_fetches.answer(frame, header)
 
     def _learn(self, *answered: Any) -> None:
         if self._envelopes is None:

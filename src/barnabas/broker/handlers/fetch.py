@@ -95,11 +95,15 @@ class Reading:
             ):
                 return idle
         try:
-            row = self._read(partition or self._broker.replicas.get(topic, wanted.partition), wanted)
+            return self.read(partition or self._broker.replicas.get(topic, wanted.partition), wanted)
         except Refused as refused:
             self.failed = True
             self._broker.note_refusal("Fetch", refused, topic, wanted.partition)
             return _refused(partition, wanted, refused)
+
+    def read(self, partition: Partition, wanted: FetchPartition) -> FetchPartitionResponse:
+        """One partition's part, looked for in its log; raises Refused."""
+        row = self._read(partition, wanted)
         if row.records:
             self._count(len(row.records))
         return row

@@ -1,0 +1,148 @@
+"""Answers fetches that ask for many partitions of which few have anything new, without an object for any of the others.
+
+Called by the router before a large Fetch is decoded. A consumer of 1,000 partitions asks for all of them every time:
+that costs 0.3 ms here and 1.3 ms in the general way, and by so much all that it reads is late.
+
+Always holds: what is answered here is what the general way would answer, byte for byte; whatever is unusual is left to
+it, and nothing has happened then.
+"""
+
+from struct import Struct, error
+from typing import TYPE_CHECKING, Any
+
+from barnabas.broker.handlers.fetch import Reading
+from barnabas.errors import Code, Refused
+from barnabas.wire.codec import encode
+from barnabas.wire.decoding import varint_rest
+from barnabas.wire.frames import RequestHeader
+from barnabas.wire.messages.fetch import (
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchTopicResponse,
+)
+from barnabas.wire.schema import Chunk
+
+if TYPE_CHECKING:
+    from barnabas.broker.broker import Broker
+
+VERSION = 12
+"""The newest we speak, which all clients of today take."""
+
+_HEAD = Struct(">iiiibii")
+_ROW = Struct(">iiqiqiB")
+_END = b"\x01\x01\x00"
+"""No topic to forget, no rack, no tagged field."""
+
+_START = Struct(">iixihi")
+_LENGTH = Struct(">i")
+_BEFORE_ROW = 13
+_BEHIND_ROW = 2
+
+
+class WideFetches:
+    """The short way for large fetches."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+
+    def answer(self, frame: memoryview, header: RequestHeader) -> list[Chunk] | None:
+        """The answer's bytes; None where the general way must be taken."""
+        if header.api_version != VERSION:
+            return None
+        try:
+            return self._answer(frame, header)
+        except (error, IndexError, UnicodeDecodeError, Refused):
+            return None  # it is malformed, or asks for what is not here: the general way says so
+
+    def _answer(self, frame: memoryview, header: RequestHeader) -> list[Chunk] | None:
+        at = header.body_at
+        _, max_wait_ms, min_bytes, max_bytes, isolation, session_id, _ = _HEAD.unpack_from(frame, at)
+        topics, at = _count(frame, at + _HEAD.size)
+        if session_id or topics < 0:
+            return None
+        limits = FetchRequest(min_bytes=min_bytes, max_bytes=max_bytes, isolation_level=isolation)
+        reading = Reading(self._broker, limits, knows_zstd=True)
+        chunks: list[Chunk] = []
+        out = bytearray(_START.pack(0, header.correlation_id, 0, 0, 0))
+        out += _compact(topics)
+        for _ in range(topics):
+            size, at = _count(frame, at)
+            name = frame[at : at + max(size, 0)].tobytes()
+            count, at = _count(frame, at + len(name))
+            rows = frame[at : at + max(count, 0) * _ROW.size]
+            at += len(rows) + 1
+            tags = rows[_ROW.size - 1 :: _ROW.size].tobytes()
+            if len(name) != size or len(tags) != count or frame[at - 1] or any(tags):
+                return None
+            out += _compact(len(name)) + name + _compact(count)
+            out = self._read(reading, name.decode(), rows, chunks, out)
+            out.append(0)
+        out.append(0)
+        if frame[at:] != _END or not (reading.is_enough or max_wait_ms <= 0):
+            return None
+        chunks.append(out)
+        first = chunks[0]
+        assert isinstance(first, bytearray)
+        _LENGTH.pack_into(first, 0, sum(map(len, chunks)) - 4)
+        return chunks
+
+    def _read(
+        self, reading: Reading, topic: str, rows: memoryview, chunks: list[Chunk], out: bytearray
+    ) -> bytearray:
+        """Write the answer for each row of a topic; where records come, what is written so far becomes a chunk."""
+        find = self._broker.replicas.lookup
+        # Hot: 0.2 us for a partition of which all is read.
+        for index, epoch, offset, fetched_epoch, start, limit, _ in _ROW.iter_unpack(rows):
+            partition = find((topic, index))
+            if partition is None:
+                raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
+            idle = partition.idle_bytes
+            if (
+                idle is not None
+                and idle[0] == offset == partition.high_watermark
+                and idle[1] == partition.log.start
+                and epoch in (partition.epoch, -1)
+                and fetched_epoch < 0
+            ):
+                out += idle[2]
+                continue
+            row = reading.read(partition, FetchPartition(index, epoch, offset, fetched_epoch, start, limit))
+            first, *rest = _encoded(row)
+            if row is partition.idle_answer:
+                partition.idle_bytes = offset, row.log_start_offset, bytes(first)
+            out += first
+            if rest:
+                chunks.append(out)
+                *between, out = rest
+                chunks += between
+        return out
+
+
+def _encoded(row: FetchPartitionResponse) -> list[Any]:
+    """A row as it is written in an answer: bytes, and records as a chunk of their own between more bytes."""
+    chunks: list[Any] = encode(FetchResponse(responses=[FetchTopicResponse("", [row])]), VERSION)
+    del chunks[-1][-_BEHIND_ROW:]
+    del chunks[0][:_BEFORE_ROW]
+    return chunks
+
+
+def _count(frame: memoryview, at: int) -> tuple[int, int]:
+    """A length or a count, -1 for null, and what is behind it."""
+    number = frame[at]
+    at += 1
+    if number > 0x7F:
+        number, at = varint_rest(frame, at, number)
+    return number - 1, at
+
+
+def _compact(count: int) -> bytes:
+    """A length or a count as it is written."""
+    count += 1
+    out = bytearray()
+    while count > 0x7F:
+        out.append(count & 0x7F | 0x80)
+        count >>= 7
+    out.append(count)
+    return bytes(out)

@@ -1,0 +1,127 @@
+"""A fetch of many partitions is answered in a short way: nobody can tell by the answer."""
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from barnabas.broker import router
+from barnabas.broker.wide_fetch import WideFetches
+from barnabas.errors import Code
+from barnabas.testing import Broker
+from barnabas.wire.frames import decode_response
+from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from tests.broker.speaking import batch, connect, create, produce
+from tests.raw import RawConnection, frame_of
+
+VERSION = 12
+PARTITIONS = 40
+TOPICS = ("many", "more")
+NEVER = 1 << 40
+
+
+@pytest.fixture
+def client() -> Iterator[RawConnection]:
+    with Broker() as broker, connect(broker) as connection:
+        for topic in TOPICS:
+            create(connection, topic, PARTITIONS)
+        yield connection
+
+
+@pytest.fixture
+def both_ways(client: RawConnection, monkeypatch: pytest.MonkeyPatch) -> Callable[..., bool]:
+    """Sends the same frame so that it takes the short way, and so that it does not. True where it did take it."""
+    taken: list[bool] = []
+    answer = WideFetches.answer
+
+    def watched(self: WideFetches, *request: object) -> object:
+        found = answer(self, *request)  # type: ignore[arg-type]
+        taken.append(found is not None)
+        return found
+
+    monkeypatch.setattr(WideFetches, "answer", watched)
+
+    def send(frame: bytes) -> bool:
+        answers = []
+        for wide in (0, NEVER):
+            monkeypatch.setattr(router, "WIDE", wide)
+            client.send(frame)
+            answers.append(client.receive())
+        assert answers[0] == answers[1]
+        return taken.pop()
+
+    return send
+
+
+def request(offsets: Callable[[str, int], int], **limits: Any) -> FetchRequest:
+    topics = [
+        FetchTopic(
+            topic,
+            [
+                FetchPartition(index, fetch_offset=offsets(topic, index), partition_max_bytes=1 << 20)
+                for index in range(PARTITIONS)
+            ],
+        )
+        for topic in TOPICS
+    ]
+    return FetchRequest(topics=topics, min_bytes=1, **limits)
+
+
+def test_answers_are_the_same(client: RawConnection, both_ways: Callable[[bytes], bool]) -> None:
+    dice = random.Random(7)
+    ends = {(topic, index): 0 for topic in TOPICS for index in range(PARTITIONS)}
+    for turn in range(20):
+        for _ in range(dice.randrange(4)):
+            topic, index = dice.choice(list(ends))
+            ends[topic, index] += 1
+            produce(client, topic, batch(b"x" * dice.randrange(3000)), index)
+        behind = {key: max(0, end - (dice.random() < 0.1)) for key, end in ends.items()}
+        limits = {"max_bytes": dice.choice([1, 2000, 1 << 20]), "isolation_level": turn % 2}
+        asked = request(lambda topic, index, at=behind: at[topic, index], **limits)  # type: ignore[misc]
+        assert both_ways(frame_of(asked, VERSION, correlation_id=turn))
+
+
+def test_records_are_in_the_answer(client: RawConnection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(router, "WIDE", 0)
+    produce(client, "more", batch(b"hello"), 7)
+    for _ in range(2):
+        client.send(frame_of(request(lambda topic, index: 0), VERSION, correlation_id=5))
+        answered, found = decode_response(FetchResponse, VERSION, client.receive())
+        assert answered == 5
+        rows = {(t.topic, row.partition_index): row for t in found.responses for row in t.partitions}
+        assert {key for key, row in rows.items() if row.records} == {("more", 7)}
+        records = rows["more", 7].records
+        assert isinstance(records, memoryview)
+        assert b"hello" in records.tobytes()
+        assert {row.error_code for row in rows.values()} == {0}
+
+
+def test_what_is_unusual_is_left_to_the_general_way(both_ways: Callable[[bytes], bool]) -> None:
+    everything = request(lambda topic, index: 0)
+    assert both_ways(frame_of(everything, VERSION))
+    for wrong, code in (
+        (FetchPartition(PARTITIONS, fetch_offset=0), Code.UNKNOWN_TOPIC_OR_PARTITION),
+        (FetchPartition(3, fetch_offset=99), Code.OFFSET_OUT_OF_RANGE),
+        (FetchPartition(3, current_leader_epoch=9), Code.UNKNOWN_LEADER_EPOCH),
+    ):
+        asked = request(lambda topic, index: 0)
+        asked.topics[0].partitions[3] = wrong
+        assert not both_ways(frame_of(asked, VERSION)), code
+    with_a_rack = request(lambda topic, index: 0)
+    with_a_rack.rack_id = "left"
+    with_a_session = request(lambda topic, index: 0)
+    with_a_session.session_id = 5
+    for unusual in (with_a_rack, with_a_session):
+        assert not both_ways(frame_of(unusual, VERSION))
+    assert not both_ways(frame_of(everything, 11)), "an older version"
+
+
+def test_a_wide_fetch_with_nothing_to_read_waits(
+    client: RawConnection, both_ways: Callable[[bytes], bool]
+) -> None:
+    asked = request(lambda topic, index: 0)
+    asked.max_wait_ms = 50
+    assert not both_ways(frame_of(asked, VERSION))
+    produce(client, "many", batch(b"x"), 0)
+    assert both_ways(frame_of(asked, VERSION))
