@@ -265,3 +265,56 @@ def test_what_is_sent_after_closing_is_refused(bootstrap: str, new_topic: NewTop
     ):
         with pytest.raises(BarnabasError, match="closed"):
             action()
+
+
+@pytest.mark.parametrize("linger_ms", [0, 1])
+def test_threads_that_interrupt_each_other_all_the_time_lose_nothing(
+    bootstrap: str, new_topic: NewTopic, linger_ms: int
+) -> None:
+    """Records without headers are appended without a lock: every future must still tell where its record is."""
+    topic, threads, each = new_topic(2), 4, 2000
+    sent: list[dict[bytes, Sent]] = [{} for _ in range(threads)]
+    interval = sys.getswitchinterval()
+    with Producer(bootstrap_servers=bootstrap, linger_ms=linger_ms, batch_size=2000) as producer:
+
+        def work(name: int) -> None:
+            for number in range(each):
+                value = b"%d %d" % (name, number)
+                headers = {"n": b"1"} if number % 50 == 0 else None
+                key = b"key" if number % 3 == 0 else None
+                sent[name][value] = producer.send(topic, value, key=key, headers=headers)
+
+        try:
+            sys.setswitchinterval(1e-6)
+            workers = [threading.Thread(target=work, args=(name,)) for name in range(threads)]
+            for worker in workers:
+                worker.start()
+            for worker in workers:
+                worker.join()
+        finally:
+            sys.setswitchinterval(interval)
+        producer.flush(30)
+        told = {
+            (place.partition, place.offset): value
+            for one in sent
+            for value, future in one.items()
+            for place in [future.result(0)]
+        }
+    found = {
+        (record.partition, record.offset): record.value
+        for record in read_all(bootstrap, topic, threads * each)
+    }
+    assert len(found) == threads * each
+    assert told == found
+
+
+def test_a_future_is_itself_and_tells_where_it_is(bootstrap: str, new_topic: NewTopic) -> None:
+    topic = new_topic()
+    with Producer(bootstrap_servers=bootstrap, linger_ms=60_000) as producer:
+        first, second = producer.send(topic, b"1"), producer.send(topic, b"1")
+        assert len({first, second}) == 2
+        assert first == first
+        assert first != second
+        assert repr(first) == f"<Sent to {topic}-0: on its way>"
+        second.result(10)
+        assert repr(second) == f"<Sent to {topic}-0: offset 1>"

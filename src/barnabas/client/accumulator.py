@@ -117,15 +117,19 @@ class Accumulator:
         now: float,
     ) -> tuple[Batch, int] | None:
         """Add a record of about `size` bytes; None when there is no memory for another batch."""
-        batch = state.open
+        batch = state.take_open()
         if batch is None or batch.room < size:
             needed = max(min(self.batch_size, state.limit), size)
             if needed > self.free:
+                if batch is not None:
+                    state.give_back(batch)
                 return None
             batch = self._put(state, Batch(state.partition, needed, now))
             state.open = batch
         batch.room -= size
-        return batch, batch.add(value, key, headers, timestamp)
+        index = batch.add(value, key, headers, timestamp)
+        state.give_back(batch)
+        return batch, index
 
     def append_section(self, state: PartitionState, section: Section, now: float) -> Batch | None:
         """Add a record section that was encoded elsewhere; None when there is no memory for it."""
@@ -135,7 +139,7 @@ class Accumulator:
         batch = Batch(state.partition, needed, now)
         batch.section = section
         batch.room = 0
-        state.open = None
+        state.shut()
         return self._put(state, batch)
 
     def _put(self, state: PartitionState, batch: Batch) -> Batch:
@@ -248,19 +252,25 @@ class Accumulator:
     def _take(self, state: PartitionState, most: int) -> WireBatch:
         """What waits in the queue as one wire batch, as far as it fits."""
         queue = state.queue
+        self._shut_if_next(state)
         first = queue.popleft()
         batches = [first]
         if first.section is None:
             room = min(most, state.limit) - first.size
             while queue and queue[0].section is None and queue[0].size <= room:
+                self._shut_if_next(state)
                 room -= queue[0].size
                 batches.append(queue.popleft())
         if not queue:
-            state.open = None
             state.is_hurried = False
         wire = WireBatch(state, batches)
         self.numbers.number(state, wire)
         return wire
+
+    def _shut_if_next(self, state: PartitionState) -> None:
+        """The last of a queue may be open: nothing more may come into what is measured and taken."""
+        if len(state.queue) == 1:
+            state.shut()
 
     # Outcomes
 
@@ -331,6 +341,7 @@ class Accumulator:
         for state in self._listed:
             if self._oldest(state) > born_before:
                 continue
+            state.shut()
             failure = state.trouble or TimedOut(
                 f"Partition {state.partition}: not delivered in {self._delivery_timeout:g} s (delivery.timeout.ms)."
             )
@@ -340,12 +351,11 @@ class Accumulator:
             state.resend = deque(wire for wire in state.resend if not wire.is_over)
             while state.queue and state.queue[0].created <= born_before:
                 self._settle(state.queue.popleft(), -1, -1, failure)
-            if not state.queue:
-                state.open = None
 
     def fail_all(self, failure: BarnabasError) -> None:
         """Give up everything that is on its way."""
         for state in self._listed:
+            state.shut()
             for wire in [*state.flying, *state.resend]:
                 if not wire.is_over:
                     self._fail(wire, failure)
@@ -353,7 +363,11 @@ class Accumulator:
                 self._settle(batch, -1, -1, failure)
             state.resend.clear()
             state.queue.clear()
-            state.open = None
+
+    def shut(self) -> None:
+        """Nothing more comes into any batch."""
+        for state in self._listed:
+            state.shut()
 
     def unsettled(self) -> list[Batch]:
         """All batches on their way."""

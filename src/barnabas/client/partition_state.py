@@ -1,9 +1,12 @@
-"""One partition's records from `send` to their outcome: what waits, what flies, what must be sent again. PURE.
+"""One partition's records from `send` to their outcome: what waits, what flies, what must be sent again.
 
-Kept by `accumulator`, which says what may happen to them. Nothing here decides anything.
+Kept by `accumulator`, which says what may happen to them. Nothing here decides anything. Always holds: the open batch
+is in one pair of hands. `Producer.send` gets it without the producer's lock, by popping it from `claim`, which Python
+does in one step; whoever has the lock gets it in the same way, before it is added to or taken away.
 """
 
 from collections import deque
+from time import sleep
 from typing import NamedTuple
 
 from barnabas.client.batches import Batch, Section
@@ -18,6 +21,8 @@ class ProducerIdentity(NamedTuple):
     id: int
     epoch: int
 
+
+_LOOK_S, _MOST_LOOKS = 0.000_1, 10_000
 
 NOBODY = ProducerIdentity(-1, -1)
 
@@ -64,6 +69,7 @@ class PartitionState:
     """One partition's records from `send` to their outcome."""
 
     __slots__ = (
+        "claim",
         "flying",
         "idle_since",
         "is_hurried",
@@ -85,6 +91,8 @@ class PartitionState:
         self.partition = partition
         self.open: Batch | None = None
         """The last of the queue, while it takes more records."""
+        self.claim: list[Batch] = []
+        """The open batch, while it is in nobody's hands; never one with headers."""
         self.queue: deque[Batch] = deque()
         self.resend: deque[WireBatch] = deque()
         """To be sent again, in the order of their numbers."""
@@ -106,6 +114,29 @@ class PartitionState:
     @property
     def is_idle(self) -> bool:
         return not (self.queue or self.resend or self.flying)
+
+    # Called with the producer's lock
+
+    def take_open(self) -> Batch | None:
+        """The open batch, in the hands of the caller: nobody else appends to it before it is given back."""
+        if self.open is None or self.open.headers is not None:
+            return self.open
+        for _ in range(_MOST_LOOKS):
+            try:
+                return self.claim.pop()
+            except IndexError:
+                sleep(_LOOK_S)  # another thread has it for a microsecond, and was interrupted in that
+        return self.open  # that thread has died of it
+
+    def give_back(self, batch: Batch) -> None:
+        """More may come into the open batch; into one with headers only by who has the lock."""
+        if batch.headers is None:
+            self.claim.append(batch)
+
+    def shut(self) -> None:
+        """Nothing more comes into the open batch."""
+        self.take_open()
+        self.open = None
 
 
 class TopicState:

@@ -111,8 +111,6 @@ class Producer:
         self._is_closed = False
         lock = Lock()
         self._lock = lock
-        self._acquire = lock.acquire
-        self._release = lock.release
         self._room = Condition(lock)
         self._network = Network(
             bootstrap_servers,
@@ -168,8 +166,8 @@ class Producer:
         timestamp: int | None = None,
     ) -> Sent:
         """Queue a record; the future says where it is stored. Waits up to max.block.ms where there is no room."""
-        # Hot: 650 ns on the way that most records take (call 70, lock 150, time 100, future 140), 200 more with a key.
-        # Arguments that can only be named would cost 30 more, `with` 50.
+        # Hot: 500 ns on the way that most records take (call 70, time 90, future 90), 200 more with a key. With the
+        # lock in place of the claim it would be 130 more, with arguments that can only be named 30.
         found = self._topics.get(topic)
         if (
             found is not None
@@ -184,25 +182,27 @@ class Producer:
                 state = found.partitions[self._keyed.partition_of(key, len(found.partitions))]
             if timestamp is None:
                 timestamp = time_ns() // 1_000_000
-            self._acquire()
+            claim = state.claim
             try:
-                batch = state.open
-                if batch is not None and batch.headers is None and not self._is_closed:
-                    keys = batch.keys
-                    room = batch.room - len(value) - RECORD_OVERHEAD
-                    if key is not None:
-                        room -= len(key)
-                    if room >= 0 and (keys is not None or key is None):
-                        batch.room = room
-                        if keys is not None:
-                            keys.append(key)
-                        values = batch.values
-                        index = len(values)
-                        values.append(value)
-                        batch.timestamps.append(timestamp)
-                        return Sent(batch, index)
+                batch = claim.pop()
+            except IndexError:  # none is open, or it is in other hands
+                return self._send(topic, value, key, headers, partition, timestamp)
+            try:
+                keys = batch.keys
+                room = batch.room - len(value) - RECORD_OVERHEAD
+                if key is not None:
+                    room -= len(key)
+                if room >= 0 and (keys is not None or key is None):
+                    batch.room = room
+                    if keys is not None:
+                        keys.append(key)
+                    values = batch.values
+                    index = len(values)
+                    values.append(value)
+                    batch.timestamps.append(timestamp)
+                    return Sent((batch, index))
             finally:
-                self._release()
+                claim.append(batch)
         return self._send(topic, value, key, headers, partition, timestamp)
 
     def _send(
@@ -234,8 +234,7 @@ class Producer:
         found = self._accumulator.topics.get(topic) or self._find(topic)
         chosen = self._chooser.choose(found, key, partition)
         now = time.monotonic()
-        self._acquire()
-        try:
+        with self._lock:
             if self._is_closed:
                 raise BarnabasError("The producer is closed.")
             state = chosen or self._sticky(found, size)
@@ -246,11 +245,9 @@ class Producer:
                 )
             batch, index = pair
             wakes = not index and self._has_reason_to_wake(state, now)
-        finally:
-            self._release()
         if wakes:
             self._sender.wake()
-        return Sent(batch, index)
+        return Sent((batch, index))
 
     def send_table(
         self,
@@ -345,6 +342,7 @@ class Producer:
             if self._is_closed:
                 return
             self._is_closed = True
+            self._accumulator.shut()
         try:
             self.flush(timeout)
         finally:
