@@ -86,7 +86,6 @@ class Tasks:
 
 
 def main(bootstrap: str, *jars: str) -> None:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
     log = Path(tempfile.gettempdir()) / f"barnabas-bench-spark-{os.getpid()}.log"
     session = start_session(
         "bench", master="local[2]", jars=jars, settings={"spark.driver.memory": "2g"}, log=log

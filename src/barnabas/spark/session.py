@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from barnabas.errors import BarnabasError
+from barnabas.spark.nursery import private_folder, python_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 OLDEST_JAVA = 17
 DEFAULT_MASTER = "local[*]"
 
+_PYTHON = "PYSPARK_PYTHON"
+_LONGEST_SOCKET_FOLDER = 61
 _CONNECT_TIMEOUT_S = 5.0
 _JAVA_TIMEOUT_S = 30
 _LOCAL = re.compile(r"local(\[(\*|\d+)(,\s*\d+)?\])?|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]")
@@ -54,7 +57,8 @@ def start_session(
         _check_java()
     sql = _pyspark_sql()
     builder = sql.SparkSession.builder.appName(name)
-    wanted = _defaults(None if under_submit else master) | dict(settings or {})
+    where = None if under_submit else master
+    wanted = _defaults(where) | dict(settings or {})
     if jars:
         wanted["spark.jars"] = ",".join(str(jar) for jar in jars)
     for key, value in wanted.items():
@@ -63,7 +67,7 @@ def start_session(
         builder = builder.master(master)
     # What fails in Python under Spark is logged with its traceback, and then raised again: once is enough.
     logging.getLogger("py4j").addHandler(logging.NullHandler())
-    with _spark_speaks_to(log) as said, warnings.catch_warnings():
+    with _spark_speaks_to(log) as said, _workers_python(where), warnings.catch_warnings():
         # PySpark 4.3 warns of pandas 3; what we use of it (Arrow) is tested with it.
         warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
         try:
@@ -94,9 +98,35 @@ def _defaults(master: str | None) -> dict[str, str]:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.sql.shuffle.partitions": str(_cores(master)),
         }
-        # Else the workers run whatever `python3` the PATH has, without our packages.
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        if sys.platform == "linux" and len(str(private_folder())) <= _LONGEST_SOCKET_FOLDER:
+            # Over TCP each task waits 40 ms for the second thing that Spark says to it, held back by Nagle's algorithm.
+            settings |= {
+                "spark.python.unix.domain.socket.enabled": "true",
+                "spark.python.unix.domain.socket.dir": str(private_folder()),
+            }
     return settings
+
+
+@contextmanager
+def _workers_python(master: str | None) -> Iterator[None]:
+    """Spark keeps the `python` that it is told of when it starts; else it takes what the PATH has, without our packages."""
+    if master is None or not master.startswith("local") or _PYTHON in os.environ:
+        yield
+        return
+    warm = python_of(private_folder()) if _has_its_own_spark() else None
+    os.environ[_PYTHON] = str(warm or sys.executable)
+    try:
+        yield
+    finally:
+        del os.environ[_PYTHON]
+
+
+def _has_its_own_spark() -> bool:
+    """Whether Spark's workers are to run the PySpark that is installed here, and not one of another SPARK_HOME."""
+    import pyspark
+
+    home = os.environ.get("SPARK_HOME")
+    return not home or Path(home).resolve() == Path(pyspark.__file__).resolve().parent
 
 
 def _cores(master: str) -> int:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from barnabas.errors import BarnabasError
 
-_IN_A_WORKER = "PYTHON_WORKER_FACTORY_SECRET"
+_OF_A_WORKER = "PYTHON_WORKER_FACTORY_"
 
 
 @contextmanager
@@ -20,7 +20,7 @@ def plainly() -> Iterator[None]:
     try:
         yield
     except BarnabasError as error:
-        if _IN_A_WORKER in os.environ:
+        if _in_a_worker():
             # Spark's switch for this; the worker ends with the error, so nobody else's traceback is hidden.
             os.environ["SPARK_HIDE_TRACEBACK"] = "1"
         error.__cause__ = None
@@ -30,5 +30,9 @@ def plainly() -> Iterator[None]:
 @functools.cache
 def settle_in() -> None:
     """On an executor: what is imported stays. Spark collects garbage after each task, 40 ms to look at modules."""
-    if _IN_A_WORKER in os.environ:
+    if _in_a_worker():
         gc.freeze()
+
+
+def _in_a_worker() -> bool:
+    return any(name.startswith(_OF_A_WORKER) for name in os.environ)

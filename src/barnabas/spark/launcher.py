@@ -1,0 +1,51 @@
+"""What Spark starts as `python` in a session of ours: asks the nursery for a warm process, or becomes one itself.
+
+Run as `python -I -S launcher.py NURSERY ARGUMENT...`, by nothing but its path: nothing is imported that takes time.
+Always holds: what Spark asked for runs, with its arguments, environment, folder, input and output, whether the nursery
+is there or not; it ends when Spark ends this process.
+"""
+
+import json
+import os
+import signal
+import socket
+import sys
+
+TAKEN = b"taken"
+
+
+def main(nursery: str, *arguments: str) -> None:
+    environment = dict(os.environ)
+    here = os.environ.get("SPARK_HOME")
+    if here:
+        # Spark puts archives of what is installed anyway before everything else. They hold no bytecode: 0.6 s to
+        # compile them, in every process.
+        path = environment.get("PYTHONPATH", "").split(os.pathsep)
+        kept = [each for each in path if each and not each.startswith(os.path.join(here, ""))]
+        environment["PYTHONPATH"] = os.pathsep.join(kept)
+    if arguments[:1] == ("-m",):
+        _ask(nursery, arguments, environment)
+    os.execve(sys.executable, [sys.executable, *arguments], environment)
+
+
+def _ask(nursery: str, arguments: tuple[str, ...], environment: dict[str, str]) -> None:
+    """Wait for the end of the process that the nursery has made; come back if it makes none."""
+    request = json.dumps({"arguments": arguments, "environment": environment, "folder": os.getcwd()}).encode()
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.connect(nursery)
+            socket.send_fds(connection, [len(request).to_bytes(4)], [0, 1, 2])
+            connection.sendall(request)
+            answer = connection.recv(64)
+            if not answer.startswith(TAKEN):
+                return
+            pid = int(answer.removeprefix(TAKEN))
+            signal.signal(signal.SIGTERM, lambda *_: os.kill(pid, signal.SIGTERM))
+            connection.recv(1)  # nothing comes: it is closed when the process ends
+    except OSError:
+        return
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,165 @@
+"""Owns a process that has imported what Spark's Python processes need, and forks each of them: a start takes 20 ms.
+
+Spark starts a new Python for every stream, and ten for the first query of a session: 0.9 s of imports each, more than
+a small batch takes. `python_of` gives a session of ours a `python` that asks here (launcher.py). Only where driver and
+workers are on one machine. The process ends with the driver; what it has forked ends when Spark says so.
+Always holds: a request that cannot be met as if by a new Python (other settings for its start) is turned down.
+"""
+
+import atexit
+import functools
+import gc
+import importlib
+import json
+import os
+import runpy
+import select
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from barnabas.spark import launcher
+
+WARM = (
+    "pyspark.worker",
+    "pyspark.sql.datasource_internal",
+    "pyspark.sql.streaming.datasource",
+    "pyspark.sql.worker.create_data_source",
+    "pyspark.sql.worker.data_source_pushdown_filters",
+    "pyspark.sql.worker.lookup_data_sources",
+    "pyspark.sql.worker.plan_data_source_read",
+    "barnabas.spark.source",
+    "barnabas.spark.stream_reader",
+    "barnabas.spark.writer",
+    "barnabas.client.partition_reader",
+)
+_SEED = "PYTHONHASHSEED"
+_LATER = ("PYTHONPATH", "PYTHON_")
+_REQUEST_LIMIT_S = 5.0
+
+
+@functools.cache
+def python_of(folder: Path) -> Path | None:
+    """A `python` in this folder whose processes come from a nursery of this process; None where that cannot be."""
+    if sys.platform != "linux":
+        return None
+    python, door = folder / "python", folder / "nursery"
+    command = shlex.join([sys.executable, "-I", "-S", launcher.__file__, str(door)])
+    python.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+    python.chmod(0o700)
+    if not os.access(python, os.X_OK):  # a folder that nothing may be run from
+        return None
+    # Spark gives its workers these two, so that they hash alike and speak at once.
+    environment = os.environ | {"PYTHONUNBUFFERED": "YES"}
+    environment.setdefault(_SEED, "0")
+    process = subprocess.Popen(
+        [sys.executable, "-m", __name__, str(door)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=environment,
+        start_new_session=True,
+    )
+    atexit.register(_end, process)
+    return python
+
+
+@functools.cache
+def private_folder() -> Path:
+    """A folder that nobody else may look into, gone when this process ends."""
+    folder = tempfile.mkdtemp(prefix="barnabas-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    process.terminate()
+    process.wait()
+    assert process.stdin is not None
+    process.stdin.close()
+
+
+def serve(door: str) -> None:
+    """Fork what is asked for until the driver has ended. Comes back in each forked process, to run it."""
+    own = _settings(os.environ)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(door)
+        listener.listen()  # who asks while things are imported waits, which is shorter than to import them too
+        for module in WARM:
+            importlib.import_module(module)
+        gc.collect()
+        gc.freeze()  # so that no process looks for garbage in it, or copies its pages
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        watched = select.poll()
+        watched.register(0, select.POLLIN)
+        watched.register(listener, select.POLLIN)
+        while 0 not in (ready := dict(watched.poll())):
+            assert listener.fileno() in ready
+            connection, _ = listener.accept()
+            if _fork(connection, own):
+                return
+            connection.close()
+    shutil.rmtree(Path(door).parent, ignore_errors=True)
+    sys.exit()
+
+
+def _fork(connection: socket.socket, own: Mapping[str, str]) -> bool:
+    """Whether this is the process that was asked for; it stands as if it had just been started."""
+    fds: list[int] = []
+    try:
+        connection.settimeout(_REQUEST_LIMIT_S)
+        head, fds, _, _ = socket.recv_fds(connection, 4, 3)
+        with connection.makefile("rb") as stream:
+            request = json.loads(stream.read(int.from_bytes(head)))
+        # Without a seed any will do.
+        if len(fds) == 3 and own == {_SEED: own[_SEED], **_settings(request["environment"])}:
+            if not (pid := os.fork()):
+                _begin(connection, fds, **request)
+                return True
+            connection.sendall(launcher.TAKEN + b"%d" % pid)
+    except (OSError, ValueError):
+        pass  # whoever asks goes its own way when the connection is closed
+    finally:
+        for fd in fds:
+            os.close(fd)
+    return False
+
+
+def _begin(
+    connection: socket.socket,
+    fds: Sequence[int],
+    *,
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    folder: str,
+) -> None:
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    connection.detach()  # left open for as long as this process lives: the launcher waits for that
+    for target, fd in enumerate(fds):
+        os.dup2(fd, target)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    sys.argv = list(arguments[1:])
+    first = [each for each in environment.get("PYTHONPATH", "").split(os.pathsep) if each]
+    sys.path[:] = [folder, *first, *(each for each in sys.path[1:] if each not in first)]
+
+
+def _settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """What Python looks at when it starts, and never again."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name.startswith("PYTHON") and not name.startswith(_LATER)
+    }
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
