@@ -119,9 +119,9 @@ class BatchReader(DataSourceReader):
             found = survey.first_since(dict.fromkeys(end, max(bounds.since_ms, 0)))
             start = {each: max(start[each], found.get(each, end[each])) for each in end}
         if bounds.before_ms is not None:
-            ordered = survey.stamps_on_append({each.topic for each in end})
             # Where producers stamp, a record may be older than those before it: the end is only known with a promise.
             promised = self._options.max_disorder_ms
+            ordered = set() if promised == 0 else survey.stamps_on_append({each.topic for each in end})
             times = {
                 each: max(bounds.before_ms + (0 if each.topic in ordered else promised or 0), 0)
                 for each in end
