@@ -27,7 +27,9 @@ ABOUT = (
     "librdkafka, an hour of timestamps. Read: count, length of all values, latest timestamp. Stream: the same log in "
     "three batches (Trigger.AvailableNow), values looked at, to nowhere; the start of the query counts. Write: rows "
     "from Spark's memory to a new topic. Slice: count and length of the values of one minute, "
-    "`where timestamp >= ... and timestamp < ...`; ours with filters pushed down and maxOutOfOrderness=0s."
+    "`where timestamp >= ... and timestamp < ...`; ours with filters pushed down and maxOutOfOrderness=0s. "
+    "The session is one of start_session: Python workers are forked warm and reached over Unix sockets; Spark's "
+    "connector has no use for them."
 )
 METRICS = (
     Metric("read_per_s", "batch read", "rows/s", more_is_better=True),

@@ -175,14 +175,13 @@ def test_holes_of_compaction_are_passed_over(
 
     def compacted() -> Any:
         rows = load(name).collect()
-        return rows if len(rows) < 200 else None
+        # A read that began before segments were swapped, and ended after, has old ones first.
+        return rows if len(rows) < 200 and all(row.offset for row in rows) else None
 
     rows = eventually(compacted, "a compacted log", within=60)
     newest = {row.key: row.value for row in sorted(rows, key=lambda row: row.offset)}
     assert newest == {**dict(sent), b"last": b"last"}
     assert max(row.offset for row in rows) == 300
-    low = min(row.offset for row in rows)
-    assert low > 0
     assert load(name, minPartitions="10").count() == len(rows)
 
 

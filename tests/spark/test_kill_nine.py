@@ -35,7 +35,7 @@ def driver(
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
     command = [sys.executable, "-m", "tests.spark.driver_to_kill", broker.bootstrap, topic, str(folder)]
     command.append(str(offsets_a_batch))
-    environment = {**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable}
+    environment = {**os.environ, "PYTHONPATH": path}
     process = subprocess.Popen(command, env=environment, start_new_session=True)
     try:
         yield process

@@ -1,13 +1,17 @@
 """A Spark that cannot start says why, at once, in one sentence."""
 
+import os
 import socket
+import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from barnabas.errors import BarnabasError
 from barnabas.spark import session
+from barnabas.spark.nursery import private_folder
 from barnabas.spark.session import start_session
 
 
@@ -55,3 +59,37 @@ def test_a_master_that_is_down_is_told_within_seconds() -> None:
 )
 def test_a_local_shuffle_has_as_many_parts_as_there_are_cores(master: str, cores: int) -> None:
     assert session._cores(master) == cores
+
+
+@pytest.mark.skipif(sys.platform != "linux" or "PYSPARK_PYTHON" in os.environ, reason="not told to")
+def test_a_local_session_forks_warm_workers_and_speaks_to_them_without_tcp(spark: Any) -> None:
+    assert "PYSPARK_PYTHON" not in os.environ  # what is started later has a python of its own
+    assert Path(spark.sparkContext.pythonExec).parent == private_folder()
+    assert spark.conf.get("spark.python.unix.domain.socket.enabled") == "true"
+
+    def look(_: Any) -> Any:
+        import sys
+
+        # What no worker of tasks imports by itself.
+        yield "pyspark.sql.worker.lookup_data_sources" in sys.modules
+
+    assert spark.sparkContext.parallelize([0], 1).mapPartitions(look).collect() == [True]
+
+
+def test_a_python_that_was_chosen_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
+    with session._workers_python("local[2]"):
+        assert os.environ["PYSPARK_PYTHON"] == "/opt/python"
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    with session._workers_python("spark://elsewhere:7077"):
+        assert "PYSPARK_PYTHON" not in os.environ
+
+
+def test_workers_of_another_spark_do_not_run_the_pyspark_that_is_installed_here(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    with session._workers_python("local[2]"):
+        assert os.environ["PYSPARK_PYTHON"] == sys.executable
+    assert "PYSPARK_PYTHON" not in os.environ

@@ -41,15 +41,18 @@ WARM = (
 )
 _SEED = "PYTHONHASHSEED"
 _LATER = ("PYTHONPATH", "PYTHON_")
+_LONGEST_DOOR = 107
+"""Bytes of a Unix socket's name."""
+
 _REQUEST_LIMIT_S = 5.0
 
 
 @functools.cache
 def python_of(folder: Path) -> Path | None:
     """A `python` in this folder whose processes come from a nursery of this process; None where that cannot be."""
-    if sys.platform != "linux":
-        return None
     python, door = folder / "python", folder / "nursery"
+    if sys.platform != "linux" or len(os.fsencode(door)) > _LONGEST_DOOR:
+        return None
     command = shlex.join([sys.executable, "-I", "-S", launcher.__file__, str(door)])
     python.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
     python.chmod(0o700)
@@ -58,14 +61,18 @@ def python_of(folder: Path) -> Path | None:
     # Spark gives its workers these two, so that they hash alike and speak at once.
     environment = os.environ | {"PYTHONUNBUFFERED": "YES"}
     environment.setdefault(_SEED, "0")
-    process = subprocess.Popen(
-        [sys.executable, "-m", __name__, str(door)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env=environment,
-        start_new_session=True,
-    )
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(door))
+        listener.listen()  # who asks while things are imported waits, which is shorter than to import them too
+        process = subprocess.Popen(
+            [sys.executable, "-m", __name__, str(listener.fileno()), str(folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            pass_fds=[listener.fileno()],
+            start_new_session=True,
+        )
     atexit.register(_end, process)
     return python
 
@@ -85,12 +92,10 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
     process.stdin.close()
 
 
-def serve(door: str) -> None:
+def serve(listener: socket.socket, folder: str) -> None:
     """Fork what is asked for until the driver has ended. Comes back in each forked process, to run it."""
     own = _settings(os.environ)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        listener.bind(door)
-        listener.listen()  # who asks while things are imported waits, which is shorter than to import them too
+    with listener:
         for module in WARM:
             importlib.import_module(module)
         gc.collect()
@@ -105,7 +110,7 @@ def serve(door: str) -> None:
             if _fork(connection, own):
                 return
             connection.close()
-    shutil.rmtree(Path(door).parent, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
     sys.exit()
 
 
@@ -119,7 +124,8 @@ def _fork(connection: socket.socket, own: Mapping[str, str]) -> bool:
             request = json.loads(stream.read(int.from_bytes(head)))
         # Without a seed any will do.
         if len(fds) == 3 and own == {_SEED: own[_SEED], **_settings(request["environment"])}:
-            if not (pid := os.fork()):
+            pid = os.fork()
+            if not pid:
                 _begin(connection, fds, **request)
                 return True
             connection.sendall(launcher.TAKEN + b"%d" % pid)
@@ -145,7 +151,11 @@ def _begin(
         os.dup2(fd, target)
     os.environ.clear()
     os.environ.update(environment)
-    os.chdir(folder)
+    try:
+        os.chdir(folder)
+    except OSError as error:
+        os.write(2, f"{folder}: {error}\n".encode())
+        os._exit(1)  # not back to where processes are forked
     sys.argv = list(arguments[1:])
     first = [each for each in environment.get("PYTHONPATH", "").split(os.pathsep) if each]
     sys.path[:] = [folder, *first, *(each for each in sys.path[1:] if each not in first)]
@@ -161,5 +171,5 @@ def _settings(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1])
+    serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2])
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

@@ -109,7 +109,7 @@ def _defaults(master: str | None) -> dict[str, str]:
 
 @contextmanager
 def _workers_python(master: str | None) -> Iterator[None]:
-    """Spark keeps the `python` that it is told of at its start; else it takes what the PATH has, without our packages."""
+    """Spark keeps the `python` it is told of at its start; else it takes what the PATH has, without our packages."""
     if master is None or not master.startswith("local") or _PYTHON in os.environ:
         yield
         return

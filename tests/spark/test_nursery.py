@@ -1,0 +1,125 @@
+"""A process from the nursery is as one that was started, only sooner; without a nursery it is started."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.spark import launcher
+from barnabas.spark.nursery import python_of
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux only")
+
+LIMIT_S = 60
+TELLS = """
+import json, os, sys
+json.dump({"arguments": sys.argv[1:], "said": sys.stdin.read(), "folder": os.getcwd(), "path": sys.path,
+           "name": os.environ["NAME"], "hash": hash("word"), "warm": "pyarrow" in sys.modules}, sys.stdout)
+"""
+AS_SPARK_DOES = {"PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "YES", "NAME": "a worker"}
+Tell = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = python_of(tmp_path_factory.mktemp("nursery"))
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "modules").mkdir()
+    return {**os.environ, **AS_SPARK_DOES, "PYTHONPATH": str(tmp_path / "modules")}
+
+
+@pytest.fixture
+def tell(tmp_path: Path, environment: dict[str, str]) -> Tell:
+    """What a process of a module of ours has, started as Spark starts its own."""
+    (tmp_path / "modules" / "tells.py").write_text(TELLS)
+
+    def run(*command: str, **more: str) -> dict[str, Any]:
+        done = subprocess.run(
+            [*command, "-m", "tells", "one", "two words"],
+            input="to read",
+            cwd=tmp_path,
+            env=environment | more,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=LIMIT_S,
+        )
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    return run
+
+
+def test_a_process_from_the_nursery_has_all_that_it_was_given_and_is_warm(python: Path, tell: Tell) -> None:
+    here, plain = tell(str(python)), tell(sys.executable)
+    assert (here.pop("warm"), plain.pop("warm")) == (True, False)
+    assert here.pop("path")[:2] == plain.pop("path")[:2]
+    assert here == plain
+
+
+def test_without_a_nursery_the_process_is_started(tell: Tell, tmp_path: Path) -> None:
+    alone = tell(sys.executable, "-I", "-S", launcher.__file__, str(tmp_path / "nobody"))
+    assert alone["arguments"] == ["one", "two words"]
+    assert not alone["warm"]
+
+
+def test_what_python_reads_at_its_start_is_as_it_was_asked_for(python: Path, tell: Tell) -> None:
+    here = tell(str(python), PYTHONHASHSEED="7")
+    assert not here["warm"]
+    assert here["hash"] == tell(sys.executable, PYTHONHASHSEED="7")["hash"]
+
+
+def test_sparks_archives_of_what_is_installed_are_not_looked_into(
+    python: Path, tell: Tell, environment: dict[str, str]
+) -> None:
+    path = os.pathsep.join(["/spark/python/lib/pyspark.zip", environment["PYTHONPATH"]])
+    for command in ([str(python)], [sys.executable, "-I", "-S", launcher.__file__, "/nobody"]):
+        found = tell(*command, SPARK_HOME="/spark", PYTHONPATH=path)["path"]
+        assert environment["PYTHONPATH"] in found
+        assert not any(each.startswith("/spark") for each in found)
+
+
+def test_who_ends_the_launcher_ends_the_process(
+    python: Path, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    (tmp_path / "modules" / "waits.py").write_text("import os, sys; print(os.getpid()); sys.stdin.read()")
+    with subprocess.Popen(
+        [python, "-m", "waits"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+    ) as started:
+        assert started.stdout is not None
+        assert int(started.stdout.readline()) != started.pid
+        started.send_signal(signal.SIGTERM)
+        assert started.stdout.read() == b""  # closed, by the launcher and by the process
+        started.wait(LIMIT_S)
+
+
+def test_the_nursery_ends_with_its_driver_even_if_that_is_killed(tmp_path: Path) -> None:
+    driver = (
+        "import os, sys; from pathlib import Path; from barnabas.spark.nursery import python_of\n"
+        "python_of(Path(sys.argv[1]))\n"
+        "print(Path(f'/proc/self/task/{os.getpid()}/children').read_text(), flush=True); sys.stdin.read()"
+    )
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    with subprocess.Popen(
+        [sys.executable, "-c", driver, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as started:
+        assert started.stdout is not None
+        nursery = os.pidfd_open(int(started.stdout.readline()))
+        started.kill()
+    with os.fdopen(nursery):
+        ended, _, _ = select.select([nursery], [], [], LIMIT_S)
+    assert ended
+    assert not folder.exists()
