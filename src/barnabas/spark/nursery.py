@@ -80,7 +80,7 @@ def python_of(folder: Path) -> Path | None:
 @functools.cache
 def private_folder() -> Path:
     """A folder that nobody else may look into, gone when this process ends."""
-    folder = tempfile.mkdtemp(prefix="barnabas-")
+    folder = tempfile.mkdtemp(prefix="barnabas-spark-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
 
