@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from math import inf
 
-from barnabas.client.batches import RECORD_OVERHEAD, Batch, Section
+from barnabas.client.batches import RECORD_OVERHEAD, Batch, Carrier, Section
 from barnabas.client.failures import RETRIABLE, TimedOut
 from barnabas.client.numbering import Numbering
 from barnabas.client.partition_state import PartitionState, Request, TopicState, WireBatch
@@ -80,6 +80,7 @@ class Accumulator:
         """Settled, but nobody was told yet."""
         self.hurry: Callable[[TopicPartition], None] | None = None
         """Called by those who wait for a batch that lingers."""
+        self.carrier: Carrier | None = None
         self.batch_size = batch_size
         self._linger = linger
         self._max_request_size = max_request_size
@@ -144,6 +145,7 @@ class Accumulator:
 
     def _put(self, state: PartitionState, batch: Batch) -> Batch:
         self.free -= batch.reserved
+        batch.carrier = self.carrier
         if self._linger:
             batch.hurry = self.hurry
         state.queue.append(batch)

@@ -4,12 +4,13 @@ Filled by `producer`, kept by `accumulator`, told of by `sender`. Always holds: 
 every handle of its records has an answer; each callback is called once, whichever thread settles or asks first.
 """
 
-from _thread import allocate_lock
+from _thread import LockType, allocate_lock
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from barnabas.client.failures import TimedOut
+from barnabas.client.guarded import show_failure
 from barnabas.errors import BarnabasError
 from barnabas.types import Buffer, Millis, Offset, TopicPartition
 from barnabas.wire.batch import HEADER_SIZE
@@ -37,6 +38,16 @@ class Section(NamedTuple):
     max_timestamp: int
 
 
+class Carrier(Protocol):
+    """Who brings batches to their brokers, as those see it who wait for them."""
+
+    def wait(self, gate: LockType, timeout: float | None) -> bool:
+        """Wait until the gate, a lock, is released; false after so many seconds."""
+
+    def nudge(self) -> None:
+        """Nobody is about to wait: be quick."""
+
+
 class Batch:
     """Records of one partition that are settled together, in flat lists, or as a section that was encoded before."""
 
@@ -44,6 +55,7 @@ class Batch:
         "append_time",
         "base_offset",
         "callbacks",
+        "carrier",
         "created",
         "failure",
         "halves",
@@ -82,6 +94,7 @@ class Batch:
         self.callbacks: list[Callable[[], None]] = []
         self.hurry: Callable[[TopicPartition], None] | None = None
         """Tells that somebody waits for a batch that would linger."""
+        self.carrier: Carrier | None = None
 
     @property
     def size(self) -> int:
@@ -124,7 +137,13 @@ class Batch:
                 callback = callbacks.pop(0)
             except IndexError:  # another thread was faster
                 return
-            callback()
+            try:
+                callback()
+            except Exception:
+                show_failure()
+            except BaseException:
+                self.tell()  # the others have a right to know
+                raise
 
     def when_settled(self, callback: Callable[[], None]) -> None:
         """Call it once, when the batch is settled or now. A batch that is split settles in its halves."""
@@ -145,6 +164,7 @@ class Batch:
             half = Batch(self.partition, self.reserved // 2, self.created)
             half.room = self.room // 2
             half.is_seen = self.is_seen
+            half.carrier = self.carrier
             half.values = self.values[part]
             half.keys = None if self.keys is None else self.keys[part]
             half.headers = None if self.headers is None else self.headers[part]
@@ -259,6 +279,8 @@ class Sent(tuple[Batch, int]):
         batch, _ = self
         batch.is_seen = True
         batch.when_settled(partial(callback, self))
+        if batch.carrier is not None:
+            batch.carrier.nudge()
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         batch, _ = self._place()
@@ -295,6 +317,8 @@ def settled_in_loop(batch: Batch) -> Generator[Any, None, None]:
             return  # the loop is closed: nobody waits any more
 
     batch.when_settled(tell)
+    if batch.carrier is not None:
+        batch.carrier.nudge()
     yield from future
 
 
@@ -306,5 +330,11 @@ def wait_for(batches: Sequence[Batch], timeout: float | None, what: str) -> None
     all_done = gate.release if len(batches) == 1 else _After(len(batches), gate.release)
     for batch in batches:
         batch.when_settled(all_done)
-    if not gate.acquire(timeout=-1 if timeout is None else max(timeout, 0.0)):
+    patience = None if timeout is None else max(timeout, 0.0)
+    carrier = batches[0].carrier
+    if carrier is not None:
+        is_open = carrier.wait(gate, patience)
+    else:
+        is_open = gate.acquire(timeout=-1 if patience is None else patience)
+    if not is_open:
         raise TimedOut(f"{what} is still on its way after {timeout:g} s.")

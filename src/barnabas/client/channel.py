@@ -8,8 +8,6 @@ never taken for another request's.
 import errno
 import os
 import socket
-import sys
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from enum import Enum
@@ -18,6 +16,7 @@ from struct import Struct
 from typing import Any, Protocol, TypeAlias
 
 from barnabas.client.failures import TimedOut, Unreachable
+from barnabas.client.guarded import guarded
 from barnabas.client.metadata import Address
 from barnabas.client.poller import Poller
 from barnabas.errors import Code, Refused
@@ -71,14 +70,6 @@ class Asked:
 
     def tell(self, outcome: Any) -> None:
         guarded(self.done, outcome)
-
-
-def guarded(action: Callable[..., None], *arguments: Any) -> None:
-    """Call what a user gave us: its failure is shown, and is nobody else's."""
-    try:
-        action(*arguments)
-    except Exception:
-        threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))
 
 
 class Host(Protocol):

@@ -9,22 +9,26 @@ one made before a fork says so. The thread is a daemon: a client nobody closes k
 """
 
 import heapq
-import os
 import random
 import socket
 import threading
 import time
+from _thread import LockType, get_ident
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from barnabas.client.any_broker import AnyBroker
-from barnabas.client.channel import Asked, Channel, Endpoint, State, guarded
+from barnabas.client.channel import Asked, Channel, Endpoint, State
 from barnabas.client.failures import Closed, TimedOut, Unreachable, check
+from barnabas.client.guarded import guarded
+from barnabas.client.held_signals import HeldSignals
 from barnabas.client.metadata import Address, Broker, Metadata, Snapshot, addresses
 from barnabas.client.poller import new_poller
 from barnabas.client.refresher import Refresher
+from barnabas.client.this_process import this_process
 from barnabas.client.timer import Timer
+from barnabas.client.wheel import STAND_BY_S, Wheel
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.types import BrokerId
 from barnabas.wire.codec import Message
@@ -40,6 +44,7 @@ _LONGEST_PAUSE_S = 1.0
 """What Kafka calls reconnect.backoff.max.ms and retry.backoff.max.ms."""
 _LONGEST_SLEEP_S = 3600.0
 _JITTER = 0.2
+_NEVER = float("inf")
 
 
 class Outcome:
@@ -94,7 +99,10 @@ class Network:
         self._refresher = Refresher(self, metadata_max_age_ms / 1000)
         self._is_asleep = False
         self._is_closed = False
-        self._pid = os.getpid()
+        self._born_in = this_process.generation
+        self._wheel = Wheel(self._wake_up, self._is_busy, self._posts)
+        self._waiting: set[LockType] = set()
+        """The gates of users who wait."""
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     # The thread
@@ -105,7 +113,7 @@ class Network:
 
     def close(self, timeout: float | None = None) -> None:
         """Any thread, any number of times: hang up; what has no answer yet is told that the client is closed."""
-        if os.getpid() != self._pid:
+        if self._born_in != this_process.generation:
             self._release()  # the copies of a forked process; the parent's connections go on
             return
         if self._thread.ident is None:
@@ -114,28 +122,97 @@ class Network:
             return
         if not self._is_closed:
             self._posts.append(self._stop)
-            self.poller.wake()
+            self._wake_up()
+            self.nudge()
         if not self.is_current_thread:
             self._thread.join(timeout)
 
     @property
     def is_current_thread(self) -> bool:
-        """Whether who asks is in the network's thread, where nothing may wait."""
-        return threading.current_thread() is self._thread
+        """Whether who asks is called by the network, in whatever thread, where nothing may wait."""
+        return self._wheel.is_mine
 
     @property
     def is_closed(self) -> bool:
         return self._is_closed
 
-    def post(self, action: Callable[[], None]) -> None:
-        """Any thread: run it in the network's thread, soon and in order. Raises when the client is closed."""
+    def post(self, action: Callable[[], None], *, is_urgent: bool = True) -> None:
+        """Any thread: run it in the network's thread, soon and in order. Raises when the client is closed.
+
+        What is not urgent is left to this thread itself, should it come to `wait` in the next 2 ms, as it did before.
+        """
         if self._is_closed:
             raise Closed
-        if os.getpid() != self._pid:
-            raise BarnabasError("This client was made before the process forked: make one in each process.")
+        if self._born_in != this_process.generation:
+            raise _forked()
         self._posts.append(action)
         if self._is_asleep:
             self.poller.wake()
+        else:
+            self._wheel.nudge(is_urgent=is_urgent)
+
+    def nudge(self, *, is_urgent: bool = True) -> None:
+        """Any thread: what was posted, and was not urgent, is now."""
+        self._wheel.nudge(is_urgent=is_urgent)
+
+    def wait(self, gate: LockType, timeout: float | None) -> bool:
+        """Any thread but the one that drives: wait until what the network does releases the gate, and drive meanwhile.
+
+        False after so many seconds.
+        """
+        if self._wheel.is_mine:
+            raise BarnabasError(
+                "A callback runs in the client's own thread and cannot wait there for an answer."
+            )
+        if self._born_in != this_process.generation:
+            raise _forked()
+        until = _NEVER if timeout is None else time.monotonic() + timeout
+        is_main = get_ident() == this_process.main_thread
+        self._waiting.add(gate)
+        try:
+            while not gate.acquire(False):
+                held = HeldSignals(self.poller.wake) if is_main else None
+                try:
+                    has_driven = self._drive(gate, until, held)
+                finally:
+                    if held is not None:
+                        held.let_go()
+                if not has_driven:
+                    self.nudge()
+                    left = max(until - time.monotonic(), 0.0)
+                    return gate.acquire(timeout=-1 if timeout is None else left)
+                if timeout is not None and time.monotonic() >= until:
+                    return gate.acquire(False)
+            return True
+        finally:
+            self._waiting.discard(gate)
+
+    def _drive(self, gate: LockType, until: float, held: HeldSignals | None) -> bool:
+        """Take turns until the gate is open, the time is up, or a signal has come; False where somebody else drives."""
+        left = until - time.monotonic()
+        # Where several wait, the network's thread serves them all, and nobody asks for its wheel.
+        if self._is_closed or not self._wheel.board(left, may_ask=len(self._waiting) == 1):
+            return False
+        try:
+            while left > 0 and gate.locked() and not self._is_closed and not (held and held.came):
+                self._turn(left, gate)
+                left = until - time.monotonic()
+            return not self._is_closed
+        finally:
+            self._wheel.leave()
+
+    def _wake_up(self) -> None:
+        """Any thread: end the sleep of who drives."""
+        if self._is_asleep:
+            self.poller.wake()
+
+    def _is_busy(self) -> bool:
+        """Whether there is something to do before long, or a request has no answer yet."""
+        for channel in self._channels.values():
+            if channel.is_busy:
+                return True
+        timers = self._timers
+        return self._is_closed or (bool(timers) and timers[0].at < time.monotonic() + 2 * STAND_BY_S)
 
     def soon(self, action: Callable[[], None]) -> None:
         """Run it after what is being done now."""
@@ -148,47 +225,53 @@ class Network:
         return timer
 
     def _run(self) -> None:
-        poll = self.poller.poll
-        posts = self._posts
+        wheel = self._wheel
+        wheel.take()
         self.later(self._max_idle, self._close_idle)
         while not self._is_closed:
-            for _ in range(len(posts)):
-                guarded(posts.popleft())
-            self._run_timers()
-            for channel in list(self._channels.values()):
-                channel.flush()
-            pause = self._pause()
-            # In this order: whoever posts either sees us asleep and wakes us, or is seen here.
-            self._is_asleep = True
-            ready = poll(0 if posts or self._is_closed else pause)
-            self._is_asleep = False
-            for handler, readable, writable in ready:
-                guarded(handler, readable, writable)
-            self._expire()
-        while posts:
-            guarded(posts.popleft())
+            self._turn(_LONGEST_SLEEP_S)
+            if wheel.is_wanted:
+                wheel.stand_by()
+        while self._posts:
+            guarded(self._posts.popleft())
         self._release()
 
-    def _pause(self) -> float:
-        until = min((channel.expires for channel in self._channels.values()), default=float("inf"))
-        timers = self._timers
-        while timers and timers[0].action is None:
-            heapq.heappop(timers)
-        if timers:
-            until = min(until, timers[0].at)
-        return min(max(until - time.monotonic(), 0.0), _LONGEST_SLEEP_S)
+    def _turn(self, longest: float, gate: LockType | None = None) -> None:
+        """Do what there is to do, and sleep until there is more, or the gate is open, so many seconds at most.
 
-    def _run_timers(self) -> None:
-        timers = self._timers
+        For who has the wheel.
+        """
+        # Hot: 3 us besides what is done, one turn for each record that is sent and waited for alone.
+        posts, channels, timers = self._posts, self._channels, self._timers
+        for _ in range(len(posts)):
+            guarded(posts.popleft())
         now = time.monotonic()
         while timers and timers[0].at <= now:
             action = heapq.heappop(timers).action
             if action is not None:
                 guarded(action)
-
-    def _expire(self) -> None:
+        for channel in list(channels.values()):
+            channel.flush()
+        until = now + longest
+        for channel in channels.values():
+            if channel.expires < until:
+                until = channel.expires
+        while timers and timers[0].action is None:
+            heapq.heappop(timers)
+        if timers and timers[0].at < until:
+            until = timers[0].at
+        pause = until - time.monotonic()
+        # In this order: whoever wants something either sees us asleep and wakes us, or is seen here.
+        self._is_asleep = True
+        is_due = pause <= 0 or posts or self._is_closed or self._wheel.is_wanted
+        if gate is not None and not gate.locked():
+            is_due = True
+        ready = self.poller.poll(0 if is_due else min(pause, _LONGEST_SLEEP_S))
+        self._is_asleep = False
+        for handler, readable, writable in ready:
+            guarded(handler, readable, writable)
         now = time.monotonic()
-        for channel in list(self._channels.values()):
+        for channel in list(channels.values()):
             if channel.expires <= now:
                 channel.expire(now)
 
@@ -419,6 +502,10 @@ class Network:
 
 class _Idle(Unreachable):
     """Nothing is wrong: a connection was closed because nobody used it."""
+
+
+def _forked() -> BarnabasError:
+    return BarnabasError("This client was made before the process forked: make one in each process.")
 
 
 def _look_up(host: str, port: int, flags: int = 0) -> list[Endpoint]:

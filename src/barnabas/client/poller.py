@@ -8,7 +8,7 @@ import os
 import select
 import selectors
 from collections.abc import Callable
-from threading import Lock
+from threading import RLock
 from typing import Protocol, TypeAlias
 
 Handler: TypeAlias = Callable[[bool, bool], None]
@@ -45,7 +45,7 @@ class EpollPoller:
         self._handlers: dict[int, Handler] = {}
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._epoll.register(self._bell, select.EPOLLIN | select.EPOLLET)
-        self._lock = Lock()
+        self._lock = RLock()  # a signal's handler may wake while the same thread does
         self._is_closed = False
 
     def listen(self, fd: int, handler: Handler, *, writes: bool, reads: bool = True) -> None:
@@ -92,7 +92,7 @@ class SelectorPoller:
         os.set_blocking(self._ear, False)
         os.set_blocking(self._mouth, False)
         self._selector.register(self._ear, selectors.EVENT_READ, None)
-        self._lock = Lock()
+        self._lock = RLock()  # a signal's handler may wake while the same thread does
         self._is_closed = False
 
     def listen(self, fd: int, handler: Handler, *, writes: bool, reads: bool = True) -> None:

@@ -135,6 +135,7 @@ class Producer:
         self._sender = Sender(
             self._network,
             self._accumulator,
+            lock,
             self._room,
             acks=_ACKS[str(acks)],
             codec=codec,
@@ -246,7 +247,7 @@ class Producer:
             batch, index = pair
             wakes = not index and self._has_reason_to_wake(state, now)
         if wakes:
-            self._sender.wake()
+            self._sender.wake(is_urgent=False)
         return Sent((batch, index))
 
     def send_table(

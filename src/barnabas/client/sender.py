@@ -7,13 +7,14 @@ lost.
 
 import time
 from collections import deque
+from collections.abc import Sequence
 from functools import partial
-from threading import Condition
+from threading import Condition, Lock
 
 from barnabas.client.accumulator import Accumulator
 from barnabas.client.batches import Batch, section_of, wait_for
-from barnabas.client.channel import guarded
 from barnabas.client.failures import RETRIABLE, STALE, Closed, Unreachable, check, refusal
+from barnabas.client.guarded import guarded
 from barnabas.client.metadata import Snapshot
 from barnabas.client.network import Network
 from barnabas.client.partition_state import ProducerIdentity, Request, WireBatch
@@ -36,7 +37,8 @@ class Sender:
         self,
         network: Network,
         accumulator: Accumulator,
-        lock: Condition,
+        lock: Lock,
+        room: Condition,
         *,
         acks: int,
         codec: Compression,
@@ -45,6 +47,8 @@ class Sender:
         self._network = network
         self._accumulator = accumulator
         self._lock = lock
+        self._room = room
+        """The bell, on the same lock, for those who wait for memory."""
         self._acks = acks
         self._codec = codec
         self._request_timeout_ms = request_timeout_ms
@@ -54,13 +58,16 @@ class Sender:
         self._is_asking_for_id = False
         self._unseen: deque[Batch] = deque(maxlen=_MOST_UNSEEN)
         accumulator.hurry = self.hurry
+        accumulator.carrier = network
         network.metadata.subscribe(self._learn)
 
-    def wake(self) -> None:
-        """Any thread: there may be something to send."""
+    def wake(self, *, is_urgent: bool = True) -> None:
+        """Any thread: there may be something to send; not urgent where this thread may be about to wait for it."""
         if not self._is_woken:
             self._is_woken = True
-            self._network.post(self.run)
+            self._network.post(self.run, is_urgent=is_urgent)
+        else:
+            self._network.nudge(is_urgent=is_urgent)
 
     def hurry(self, partition: TopicPartition) -> None:
         """Any thread: somebody waits for what lingers there."""
@@ -85,8 +92,8 @@ class Sender:
                 accumulator.expire(now)
             requests = accumulator.drain(now, self._leader_of, self._flights)
             next_at = accumulator.next_at
-        if accumulator.settled:
-            self._tell()  # first: somebody may be waiting
+            settled = self._take_settled()
+        self._tell(settled)  # first: somebody may be waiting
         for each in requests:
             self._send(each)
         if accumulator.numbers.producer is None:
@@ -188,12 +195,18 @@ class Sender:
                 self._accumulator.refused(wire, failure, now)
         return is_stale
 
-    def _tell(self) -> None:
+    def _take_settled(self) -> Sequence[Batch]:
+        """With the lock: the batches that nobody was told of yet. There is memory again."""
+        settled = self._accumulator.settled
+        if not settled:
+            return ()
+        self._accumulator.settled = []
+        if self._accumulator.starving:
+            self._room.notify_all()
+        return settled
+
+    def _tell(self, settled: Sequence[Batch]) -> None:
         """Those who wait hear of it outside the lock: they may send again."""
-        with self._lock:
-            settled, self._accumulator.settled = self._accumulator.settled, []
-            if self._accumulator.starving:
-                self._lock.notify_all()
         for batch in settled:
             if batch.failure is not None:
                 self._unseen.append(batch)
@@ -229,7 +242,8 @@ class Sender:
     def _fail_all(self, failure: Refused) -> None:
         with self._lock:
             self._accumulator.fail_all(failure)
-        self._tell()
+            settled = self._take_settled()
+        self._tell(settled)
 
     def _ask_for_id(self) -> None:
         if self._is_asking_for_id:
