@@ -243,10 +243,15 @@ class Accumulator:
             wire.attempts += 1
             state.flying.append(wire)
             requests[at].batches.append(wire)
+            if not (state.resend or state.queue):
+                return  # as a rule; saves another look
             at += 1
 
     def _left(self, request: Request) -> int:
-        return self._max_request_size - sum(wire.size for wire in request.batches)
+        left = self._max_request_size
+        for wire in request.batches:
+            left -= wire.size
+        return left
 
     def _is_full(self, request: Request, size: int) -> bool:
         return bool(request.batches) and self._left(request) < size

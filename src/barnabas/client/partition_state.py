@@ -46,8 +46,11 @@ class WireBatch:
     def __init__(self, owner: "PartitionState", batches: list[Batch]) -> None:
         self.owner = owner
         self.batches = batches
-        self._count = sum(map(len, batches))
-        self.size = HEADER_SIZE + sum(batch.size - HEADER_SIZE for batch in batches)
+        self._count = len(batches[0])
+        self.size = batches[0].size
+        for batch in batches[1:]:
+            self._count += len(batch)
+            self.size += batch.size - HEADER_SIZE
         self.producer = NOBODY
         self.base_sequence = -1
         self.attempts = 0

@@ -9,6 +9,7 @@ import select
 import selectors
 from collections.abc import Callable
 from threading import RLock
+from time import monotonic
 from typing import Protocol, TypeAlias
 
 Handler: TypeAlias = Callable[[bool, bool], None]
@@ -24,8 +25,8 @@ class Poller(Protocol):
     def forget(self, fd: int) -> None:
         """No longer tell of it; before it is closed."""
 
-    def poll(self, seconds: float) -> list[tuple[Handler, bool, bool]]:
-        """Those to be told, after so many seconds at most."""
+    def poll(self, seconds: float, look: float = 0.0) -> list[tuple[Handler, bool, bool]]:
+        """Those to be told, after so many seconds at most; for `look` seconds it looks before it sleeps."""
 
     def wake(self) -> None:
         """Any thread: end the poll under way, or the next."""
@@ -60,14 +61,23 @@ class EpollPoller:
         if self._handlers.pop(fd, None) is not None:
             self._epoll.unregister(fd)
 
-    def poll(self, seconds: float) -> list[tuple[Handler, bool, bool]]:
+    def poll(self, seconds: float, look: float = 0.0) -> list[tuple[Handler, bool, bool]]:
         handlers = self._handlers
+        found = self._look(look) if look else []
         # An error or a hang-up is something to read, and to write: either will tell what it is.
         return [
             (handlers[fd], events & ~select.EPOLLOUT != 0, events & ~select.EPOLLIN != 0)
-            for fd, events in self._epoll.poll(seconds)
+            for fd, events in found or self._epoll.poll(seconds)
             if fd in handlers
         ]
+
+    def _look(self, seconds: float) -> list[tuple[int, int]]:
+        poll = self._epoll.poll
+        until = monotonic() + seconds
+        while True:
+            found = poll(0)  # other threads may run meanwhile
+            if found or monotonic() >= until:
+                return found
 
     def wake(self) -> None:
         # Whoever wakes a network that is just closing must not write into a file that has got the number since.
@@ -106,7 +116,7 @@ class SelectorPoller:
         if fd in self._selector.get_map():
             self._selector.unregister(fd)
 
-    def poll(self, seconds: float) -> list[tuple[Handler, bool, bool]]:
+    def poll(self, seconds: float, look: float = 0.0) -> list[tuple[Handler, bool, bool]]:
         found = []
         for key, events in self._selector.select(seconds):
             if key.data is None:

