@@ -275,7 +275,10 @@ class Sent(tuple[Batch, int]):
             wait_for([batch], timeout, "The record")
 
     def add_done_callback(self, callback: Callable[["Sent"], Any]) -> None:
-        """Call it with this future when it is done, in the client's own thread; now, if it is done already."""
+        """Call it with this future when it is done; now, if it is done already.
+
+        It is called in the client's own thread or in that of somebody who waits for a record: it must not wait itself.
+        """
         batch, _ = self
         batch.is_seen = True
         batch.when_settled(partial(callback, self))

@@ -133,7 +133,7 @@ class Loop:
     def _drive(self, gate: LockType, until: float, held: HeldSignals | None) -> bool:
         """Take turns until the gate is open, the time is up, or a signal has come; False where somebody else drives."""
         left = until - time.monotonic()
-        if self._is_closed or not self._wheel.board(left, may_ask=self._may_ask()):
+        if self._is_closed or not self._wheel.board(left, self._may_ask):
             return False
         try:
             while left > 0 and gate.locked() and not self._is_closed and not (held and held.came):

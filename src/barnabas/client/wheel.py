@@ -86,11 +86,11 @@ class Wheel:
 
     # Users
 
-    def board(self, seconds: float, *, may_ask: bool) -> bool:
-        """Get the wheel in so many seconds, if no other user has it; the network's thread is asked for it on demand."""
+    def board(self, seconds: float, may_ask: Callable[[], bool]) -> bool:
+        """Get the wheel in so many seconds, if no other user has it; the network's thread is asked for it if it may."""
         if not self._seat.acquire(False):
             return False
-        if not self._lock.acquire(False) and not (may_ask and self._ask(min(max(seconds, 0.0), _ASK_S))):
+        if not self._lock.acquire(False) and not (may_ask() and self._ask(min(max(seconds, 0.0), _ASK_S))):
             self._seat.release()
             return False
         self._driver = get_ident()
