@@ -1,8 +1,8 @@
 """Owns for how long who drives looks for an answer before it sleeps. Used by `network`.
 
 A broker that is near answers a small request in 30 to 40 us, and to be woken takes longer where the processor has to
-wake too. On a quiet machine `send().result()` took 155 us without this and 90 with it (other runs), for no more CPU; on a
-busy one it makes no difference. Where answers take their time it is tried once in a while only.
+wake too. On a quiet machine `send().result()` took 155 us without this and 90 with it (other runs), for no more CPU;
+on a busy one it makes no difference. Where answers take their time it is tried once in a while only.
 """
 
 import os
