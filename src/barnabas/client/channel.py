@@ -22,6 +22,7 @@ from barnabas.client.poller import Poller
 from barnabas.errors import Code, Refused
 from barnabas.types import Buffer
 from barnabas.wire.apis import APIS, ApiKey
+from barnabas.wire.batch import BatchInTwo
 from barnabas.wire.codec import Malformed, Message
 from barnabas.wire.frames import decode_response, encode_request
 from barnabas.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -229,8 +230,9 @@ class Channel:
         self._waiting.append(asked)
         if len(chunks) > 1 and sum(map(len, chunks)) < _JOIN_BELOW:
             self._out.append(b"".join(chunks))
-        else:
-            self._out.extend(chunks)
+            return
+        for chunk in chunks:
+            self._out += (chunk.start, chunk.body) if type(chunk) is BatchInTwo else (chunk,)
 
     def flush(self) -> None:
         """Write what was asked, unless the system has said that it takes no more now."""

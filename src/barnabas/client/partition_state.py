@@ -12,7 +12,7 @@ from typing import NamedTuple
 from barnabas.client.batches import Batch, Section
 from barnabas.errors import Refused
 from barnabas.types import BrokerId, Buffer, TopicPartition
-from barnabas.wire.batch import HEADER_SIZE
+from barnabas.wire.batch import HEADER_SIZE, BatchInTwo
 
 
 class ProducerIdentity(NamedTuple):
@@ -57,7 +57,7 @@ class WireBatch:
         self.is_over = False
         """Its records were given up; only its answer is still due."""
         self.section: Section | None = None
-        self.encoded: Buffer | None = None
+        self.encoded: Buffer | BatchInTwo | None = None
         """The batch as it went out, for the next attempt: it must be the same."""
 
     def __len__(self) -> int:

@@ -21,13 +21,15 @@ from barnabas.client.one_batch import LARGEST, Envelope, OneBatch
 from barnabas.client.partition_state import ProducerIdentity, Request, WireBatch
 from barnabas.client.timer import Timer
 from barnabas.errors import BarnabasError, Code, Refused
-from barnabas.types import BrokerId, TopicPartition
-from barnabas.wire.batch import wrap_records
+from barnabas.types import BrokerId, Buffer, TopicPartition
+from barnabas.wire.batch import BatchInTwo, wrap_apart, wrap_records
 from barnabas.wire.compression import Compression
 from barnabas.wire.messages.produce import ProducePartition, ProduceRequest, ProduceResponse, ProduceTopic
 from barnabas.wire.messages.producers import InitProducerIdRequest, InitProducerIdResponse
 
 _MOST_UNSEEN = 1000
+_LARGE = 64 * 1024
+"""Records that are not copied to be put behind their header; a channel joins no request of that size."""
 _NO_TIMER = Timer(float("inf"), lambda: None)
 
 
@@ -137,7 +139,7 @@ class Sender:
         if len(wires) == 1:
             wire = wires[0]
             records = self._encode(wire)
-            if len(records) <= LARGEST:
+            if not isinstance(records, BatchInTwo) and len(records) <= LARGEST:
                 partition = wire.owner.partition
                 envelope = self._envelopes.get(partition)
                 if envelope is None:
@@ -150,24 +152,26 @@ class Sender:
             topic = topics.get(name)
             if topic is None:
                 topic = topics[name] = ProduceTopic(name=name)
-            topic.partition_data.append(ProducePartition(index=index, records=memoryview(self._encode(wire))))
+            part = ProducePartition(index, self._encode(wire))  # type: ignore[arg-type]  # any chunk will do
+            topic.partition_data.append(part)
         return ProduceRequest(
             acks=self._acks, timeout_ms=self._request_timeout_ms, topic_data=list(topics.values())
         )
 
-    def _encode(self, wire: WireBatch) -> bytes | bytearray | memoryview:
+    def _encode(self, wire: WireBatch) -> Buffer | BatchInTwo:
         if wire.encoded is None:
             section = wire.section = wire.section or section_of(wire.batches)
-            wire.encoded = wrap_records(
-                section.body,
-                section.count,
-                base_timestamp=section.base_timestamp,
-                max_timestamp=section.max_timestamp,
-                attributes=self._codec,
-                producer_id=wire.producer.id,
-                producer_epoch=wire.producer.epoch,
-                base_sequence=wire.base_sequence,
-            )
+            facts = {
+                "base_timestamp": section.base_timestamp,
+                "max_timestamp": section.max_timestamp,
+                "producer_id": wire.producer.id,
+                "producer_epoch": wire.producer.epoch,
+                "base_sequence": wire.base_sequence,
+            }
+            if len(section.body) > _LARGE and not self._codec:
+                wire.encoded = wrap_apart(section.body, section.count, **facts)
+            else:
+                wire.encoded = wrap_records(section.body, section.count, attributes=self._codec, **facts)
         return wire.encoded
 
     def _answered(self, request: Request, answer: ProduceResponse | Refused | None) -> None:
