@@ -138,6 +138,14 @@ class Group:
         names = [member.name for member in members]
         self._wait(lambda: self.ledger.is_shared_by(names), f"{names} to share all partitions", within)
 
+    def wait_until_balanced(self, each: int, within: float = WAIT_S) -> None:
+        """Until every member owns so many partitions: they move one by one, and all may be owned before that."""
+        self._wait(
+            lambda: all(len(self.ledger.owned(member.name)) == each for member in self.members),
+            f"{each} partitions for everybody",
+            within,
+        )
+
     def wait_until_owned_by(self, members: Iterable[Member], within: float = WAIT_S) -> None:
         """The same, whatever members that were stopped believe that they own."""
         names = [member.name for member in members]

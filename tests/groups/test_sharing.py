@@ -76,7 +76,7 @@ def test_a_group_of_one_grows_to_eight_and_shrinks_again(
         group.join(*[kind] * (size - len(group.members)))
         group.wait_until_shared_by(group.members)
         group.wait_for_progress(32)
-    assert all(len(group.ledger.owned(member.name)) == 2 for member in group.members)
+    group.wait_until_balanced(2)
     group.let_go(group.members[:4])
     group.wait_until_shared_by(group.members[4:])
     ends = stream.end()
