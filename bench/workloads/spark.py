@@ -23,7 +23,8 @@ FRESH = False
 THEIRS = "Spark's connector"
 PICTURE = "bench-spark.svg"
 ABOUT = (
-    "One Spark session on local[2], warm: each connector does all of it once before it is measured; one Barnabas broker, 4 partitions; records without keys, written by "
+    "One Spark session on local[2], warm: each connector does all of it once before it is measured; one Barnabas "
+    "broker, 4 partitions; records without keys, written by "
     "librdkafka, an hour of timestamps. Read: count, length of all values, latest timestamp. Stream: the same log in "
     "three batches (Trigger.AvailableNow), values looked at, to nowhere; the start of the query counts. Write: rows "
     "from Spark's memory to a new topic. Slice: count and length of the values of one minute, "

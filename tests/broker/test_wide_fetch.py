@@ -1,5 +1,6 @@
 """A fetch of many partitions is answered in a short way: nobody can tell by the answer."""
 
+import gc
 import random
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -7,10 +8,13 @@ from typing import Any
 import pytest
 
 from barnabas.broker import router
+from barnabas.broker.broker import Broker as RunningBroker
 from barnabas.broker.wide_fetch import WideFetches
 from barnabas.errors import Code
 from barnabas.testing import Broker
-from barnabas.wire.frames import decode_response
+from barnabas.wire.codec import Malformed, decoder
+from barnabas.wire.decoding import MOST_ELEMENTS
+from barnabas.wire.frames import decode_response, read_request_header
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tests.broker.speaking import batch, connect, create, produce
 from tests.raw import RawConnection, frame_of
@@ -115,6 +119,33 @@ def test_what_is_unusual_is_left_to_the_general_way(both_ways: Callable[[bytes],
     for unusual in (with_a_rack, with_a_session):
         assert not both_ways(frame_of(unusual, VERSION))
     assert not both_ways(frame_of(everything, 11)), "an older version"
+
+
+@pytest.mark.parametrize("topics", [MOST_ELEMENTS - 1, MOST_ELEMENTS + 1])
+def test_no_more_elements_are_answered_than_are_decoded(topics: int) -> None:
+    asked = FetchRequest(topics=[FetchTopic("many", [])])
+    frame = memoryview(frame_of(asked, VERSION)[4:])
+    header = read_request_header(frame)
+    start = bytes(frame[: header.body_at + 25])
+    one = bytes(frame[header.body_at + 26 : -3])
+    count = topics + 1
+    varint = bytes((count & 0x7F | 0x80, count >> 7 & 0x7F | 0x80, count >> 14))
+    many = memoryview(start + varint + one * topics + bytes(frame[-3:]))
+    with Broker() as broker:
+        found = WideFetches(running(broker)).answer(many, header)
+    assert (found is not None) == (topics < MOST_ELEMENTS)
+    if found is None:
+        with pytest.raises(Malformed, match="more than"):
+            decoder(FetchRequest, VERSION)(many, header.body_at)
+
+
+def running(broker: Broker) -> Any:
+    """The broker inside a test's broker."""
+    return next(
+        each
+        for each in gc.get_objects()
+        if isinstance(each, RunningBroker) and each.address == broker.bootstrap
+    )
 
 
 def test_a_wide_fetch_with_nothing_to_read_waits(

@@ -136,6 +136,19 @@ def test_what_is_there_does_not_wait_for_fetches_that_wait_for_what_is_not() -> 
     )
 
 
+def test_what_is_said_to_be_there_and_is_not_is_not_asked_for_again_and_again() -> None:
+    more = TopicPartition("t", 4)
+    fetches = reading(ZERO, TWO, more)
+    fetches.pause([TWO, more])
+    for partition in (TWO, more):
+        fetches.plan(0.0, leader_of)
+        fetches.resume([partition])
+    (third,) = fetches.plan(0.0, leader_of)
+    fetches.take(third, answer(more), 0.0)  # a high watermark of 100, and no records
+    assert fetches.plan(0.0, leader_of) == []
+    assert asked(fetches.plan(BACKOFF, leader_of)) == {more: 0}
+
+
 def test_partitions_take_turns() -> None:
     fetches = reading(ZERO, TWO, max_partition_bytes=1 << 20)
     for start in (0, 10):

@@ -16,7 +16,9 @@ from barnabas.client.batches import Sent
 from barnabas.client.failures import TimedOut
 from barnabas.client.partitioner import partition_of
 from barnabas.errors import BarnabasError, Code, Refused
+from barnabas.testing import Broker
 from tests.client.test_producer import read_all
+from tests.deadline import eventually
 
 NewTopic = Callable[..., str]
 
@@ -318,3 +320,81 @@ def test_a_future_is_itself_and_tells_where_it_is(bootstrap: str, new_topic: New
         assert repr(first) == f"<Sent to {topic}-0: on its way>"
         second.result(10)
         assert repr(second) == f"<Sent to {topic}-0: offset 1>"
+
+
+def claimed(producer: Producer, topic: str) -> tuple[list[Any], Any]:
+    """As if a send to the topic's only partition were interrupted: its batch is in nobody else's reach."""
+    claim = producer._accumulator.topics[topic].partitions[0].claim
+    return claim, claim.pop()
+
+
+def test_a_signal_handler_may_send_while_a_send_is_interrupted(bootstrap: str, new_topic: NewTopic) -> None:
+    topic = new_topic()
+    with Producer(bootstrap_servers=bootstrap, linger_ms=60_000) as producer:
+        producer.send(topic, b"0")
+        claim, batch = claimed(producer, topic)
+        within = [producer.send(topic, b"%d" % number) for number in (2, 3)]
+        with pytest.raises(TimedOut):
+            producer.flush(0.2)  # a handler that flushes waits for what is interrupted, but not for ever
+        # The interrupted send goes on, and ends.
+        batch.values.append(b"1")
+        batch.timestamps.append(batch.timestamps[0])
+        claim.append(batch)
+        late = [producer.send(topic, b"%d" % number) for number in range(4, 60)]
+        producer.flush(10)
+        assert [each.result(0).offset for each in within + late] == list(range(2, 60))
+    assert [int(record.value or b"") for record in read_all(bootstrap, topic, 60)] == list(range(60))
+
+
+def test_a_send_that_never_went_on_costs_the_records_of_its_batch_and_says_so(
+    bootstrap: str, new_topic: NewTopic
+) -> None:
+    topic = new_topic()
+    with Producer(bootstrap_servers=bootstrap, delivery_timeout_ms=500, linger_ms=100) as producer:
+        lost = producer.send(topic, b"lost")
+        claimed(producer, topic)
+        next_one = producer.send(topic, b"next")
+        with pytest.raises(TimedOut, match=r"delivery\.timeout\.ms"):
+            lost.result(10)
+        assert isinstance(next_one.exception(10), TimedOut | None)
+        assert producer.send(topic, b"later").result(10).offset >= 0
+
+
+def test_half_a_record_is_none(bootstrap: str, new_topic: NewTopic) -> None:
+    topic = new_topic()
+    with Producer(bootstrap_servers=bootstrap, linger_ms=60_000) as producer:
+        producer.send(topic, b"whole", key=b"k")
+        claim, batch = claimed(producer, topic)
+        batch.keys.append(b"half")
+        claim.append(batch)
+        producer.flush(10)
+    (record,) = read_all(bootstrap, topic, 1)
+    assert (record.key, record.value) == (b"k", b"whole")
+
+
+def test_who_waits_for_room_is_told_when_the_producer_is_closed(new_topic: NewTopic) -> None:
+    with Broker() as broker:
+        producer = Producer(bootstrap_servers=broker.bootstrap, buffer_memory=100_000, batch_size=50_000)
+        producer.send("t", b"x").result(10)
+    told: list[BaseException] = []
+    waits = threading.Event()
+
+    def work() -> None:
+        try:
+            for _ in range(4):
+                waits.set()
+                producer.send("t", b"x" * 40_000)
+        except BarnabasError as error:
+            told.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    waits.wait(10)
+    eventually(lambda: producer._accumulator.starving, "a thread to wait for room")
+    with pytest.raises(BarnabasError):
+        producer.close(0.1)
+    thread.join(10)
+    assert not thread.is_alive()
+    assert [str(each) for each in told] == ["The producer is closed."]
+    with pytest.raises(BarnabasError, match="closed"):
+        producer.send("t", b"after")

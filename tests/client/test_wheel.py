@@ -17,6 +17,7 @@ from barnabas import Producer
 from barnabas.client.batches import Sent
 from barnabas.client.failures import Closed
 from barnabas.client.network import Network
+from barnabas.client.wheel import Wheel
 from barnabas.errors import BarnabasError
 from barnabas.wire.messages.coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tests.client.test_network import NODE, Peer, know_the_brokers, network, scripted
@@ -200,6 +201,19 @@ def test_a_network_busy_with_a_callback_keeps_its_wheel(bootstrap: str) -> None:
         gate = closed_gate()
         found.post(gate.release)
         assert found.wait(gate, 10)
+
+
+def test_a_wheel_that_was_asked_for_in_vain_can_be_had_again() -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    wheel = Wheel(interrupted, lambda: False, [])
+    wheel.take()  # the network's thread, played by this one
+    with pytest.raises(KeyboardInterrupt):
+        wheel.board(1.0, lambda: True)
+    assert not wheel.is_wanted
+    wheel._lock.release()
+    assert wheel.board(0.0, lambda: True)
 
 
 def test_callbacks_cannot_wait_in_whichever_thread_they_run(bootstrap: str, new_topic: NewTopic) -> None:

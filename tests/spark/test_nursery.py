@@ -21,7 +21,8 @@ LIMIT_S = 60
 TELLS = """
 import json, os, sys
 json.dump({"arguments": sys.argv[1:], "said": sys.stdin.read(), "folder": os.getcwd(), "path": sys.path,
-           "name": os.environ["NAME"], "hash": hash("word"), "warm": "pyarrow" in sys.modules}, sys.stdout)
+           "name": os.environ["NAME"], "hash": hash("word"), "warm": "pyarrow" in sys.modules,
+           "chance": __import__("numpy").random.rand()}, sys.stdout)
 """
 AS_SPARK_DOES = {"PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "YES", "NAME": "a worker"}
 Tell = Callable[..., dict[str, Any]]
@@ -67,6 +68,10 @@ def test_a_process_from_the_nursery_has_all_that_it_was_given_and_is_warm(python
     assert (here.pop("warm"), plain.pop("warm")) == (True, False)
     assert here.pop("path")[:2] == plain.pop("path")[:2]
     assert here == plain
+
+
+def test_processes_from_the_nursery_draw_other_random_numbers(python: Path, tell: Tell) -> None:
+    assert len({tell(str(python))["chance"] for _ in range(3)}) == 3
 
 
 def test_without_a_nursery_the_process_is_started(tell: Tell, tmp_path: Path) -> None:

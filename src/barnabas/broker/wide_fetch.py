@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.broker.handlers.fetch import Reading
 from barnabas.errors import Code, Refused
 from barnabas.wire.codec import encode
-from barnabas.wire.decoding import varint_rest
+from barnabas.wire.decoding import MOST_ELEMENTS, varint_rest
 from barnabas.wire.frames import RequestHeader
 from barnabas.wire.messages.fetch import (
     FetchPartition,
@@ -60,7 +60,8 @@ class WideFetches:
         at = header.body_at
         _, max_wait_ms, min_bytes, max_bytes, isolation, session_id, _ = _HEAD.unpack_from(frame, at)
         topics, at = _count(frame, at + _HEAD.size)
-        if session_id or topics < 0:
+        room = MOST_ELEMENTS - topics
+        if session_id or topics < 0 or room < 0:
             return None
         limits = FetchRequest(min_bytes=min_bytes, max_bytes=max_bytes, isolation_level=isolation)
         reading = Reading(self._broker, limits, knows_zstd=True)
@@ -74,7 +75,8 @@ class WideFetches:
             rows = frame[at : at + max(count, 0) * _ROW.size]
             at += len(rows) + 1
             tags = rows[_ROW.size - 1 :: _ROW.size].tobytes()
-            if len(name) != size or len(tags) != count or frame[at - 1] or any(tags):
+            room -= len(tags)
+            if room < 0 or len(name) != size or len(tags) != count or frame[at - 1] or any(tags):
                 return None
             out += _compact(len(name)) + name + _compact(count)
             out = self._read(reading, name.decode(), rows, chunks, out)

@@ -21,6 +21,8 @@ from barnabas.wire.batch import HEADER_SIZE
 from barnabas.wire.records import Headers
 
 _LONGEST_PAUSE_S = 1.0
+_IN_HAND_S = 0.001
+"""After which a batch is looked at again that somebody had in hand."""
 _MOST_NUMBERED = 5
 """So many batches of a producer a broker remembers: with more in flight a repeated one could pass for new."""
 
@@ -119,14 +121,15 @@ class Accumulator:
     ) -> tuple[Batch, int] | None:
         """Add a record of about `size` bytes; None when there is no memory for another batch."""
         batch = state.take_open()
-        if batch is None or batch.room < size:
+        if batch is not None and batch.room < size:
+            state.give_back(batch)
+            batch = None
+        if batch is None:
             needed = max(min(self.batch_size, state.limit), size)
             if needed > self.free:
-                if batch is not None:
-                    state.give_back(batch)
                 return None
             batch = self._put(state, Batch(state.partition, needed, now))
-            state.open = batch
+            state.begin(batch)
         batch.room -= size
         index = batch.add(value, key, headers, timestamp)
         state.give_back(batch)
@@ -235,9 +238,15 @@ class Accumulator:
             size = state.resend[0].size if state.resend else state.queue[0].size
             while at < len(requests) and self._is_full(requests[at], size):
                 at += 1
-            if at == len(requests):
-                if at >= room:
+            if at == len(requests) and at >= room:
+                return
+            if not state.resend:
+                if not state.can_take(state.queue[0]):
+                    self._wake_at(now + _IN_HAND_S)
                     return
+                if state.queue[0].size != size:
+                    continue  # it has grown meanwhile, and will not do so again
+            if at == len(requests):
                 requests.append(Request(node, []))
             wire = state.resend.popleft() if state.resend else self._take(state, self._left(requests[at]))
             wire.attempts += 1
@@ -259,13 +268,13 @@ class Accumulator:
     def _take(self, state: PartitionState, most: int) -> WireBatch:
         """What waits in the queue as one wire batch, as far as it fits."""
         queue = state.queue
-        self._shut_if_next(state)
         first = queue.popleft()
         batches = [first]
         if first.section is None:
             room = min(most, state.limit) - first.size
             while queue and queue[0].section is None and queue[0].size <= room:
-                self._shut_if_next(state)
+                if not state.can_take(queue[0]) or queue[0].size > room:
+                    break
                 room -= queue[0].size
                 batches.append(queue.popleft())
         if not queue:
@@ -273,11 +282,6 @@ class Accumulator:
         wire = WireBatch(state, batches)
         self.numbers.number(state, wire)
         return wire
-
-    def _shut_if_next(self, state: PartitionState) -> None:
-        """The last of a queue may be open: nothing more may come into what is measured and taken."""
-        if len(state.queue) == 1:
-            state.shut()
 
     # Outcomes
 

@@ -56,6 +56,7 @@ class Batch:
         "base_offset",
         "callbacks",
         "carrier",
+        "claim",
         "created",
         "failure",
         "halves",
@@ -95,6 +96,8 @@ class Batch:
         self.hurry: Callable[[TopicPartition], None] | None = None
         """Tells that somebody waits for a batch that would linger."""
         self.carrier: Carrier | None = None
+        self.claim: list[Batch] | None = None
+        """Holds the batch while more may come into it without the producer's lock, and nobody has it in hand."""
 
     @property
     def size(self) -> int:
@@ -120,13 +123,22 @@ class Batch:
         self.timestamps.append(timestamp)
         return index
 
+    def finish(self) -> None:
+        """No more records. One whose `send` was interrupted halfway was never promised to anybody."""
+        self.claim = None
+        columns: list[list[Any]] = [self.values, self.timestamps]
+        columns += [each for each in (self.keys, self.headers) if each is not None]
+        whole = min(map(len, columns))
+        for column in columns:
+            del column[whole:]
+
     def settle(self, base_offset: int, append_time: int, failure: BarnabasError | None) -> None:
         """The end: what the records were made of is let go."""
         self.base_offset = base_offset
         self.append_time = append_time
         self.failure = failure
         # Handles may be kept for ever; they need the timestamps, and nothing else that is large.
-        self.values, self.keys, self.headers, self.section = [], None, None, None
+        self.values, self.keys, self.headers, self.section, self.claim = [], None, None, None, None
         self.is_settled = True
 
     def tell(self) -> None:

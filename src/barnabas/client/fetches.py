@@ -417,6 +417,10 @@ class Fetches:
                     is_stale |= self._take_error(asked.reading, row.error_code, now)
                 else:
                     self._take_records(asked.reading, row, now)
+                is_stuck = asked.offset == asked.reading.fetch_offset and not asked.reading.is_caught_up
+                if fetch.lane == _LANES[-1] and is_stuck:
+                    # It was said to be there and is not: nobody asks again and again without waiting.
+                    asked.reading.retry_at = max(asked.reading.retry_at, now + self._backoff)
         for reading in self._answered(left.values()):
             reading.retry_at = now + self._backoff  # a broker owes an answer for every partition
         return is_stale

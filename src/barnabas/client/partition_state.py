@@ -1,12 +1,13 @@
-"""One partition's records from `send` to their outcome: what waits, what flies, what must be sent again.
+"""One partition's records from `send` to their outcome: what waits, what flies, what must be sent again. PURE.
 
-Kept by `accumulator`, which says what may happen to them. Nothing here decides anything. Always holds: the open batch
-is in one pair of hands. `Producer.send` gets it without the producer's lock, by popping it from `claim`, which Python
-does in one step; whoever has the lock gets it in the same way, before it is added to or taken away.
+Kept by `accumulator`, which says what may happen to them. Nothing here decides anything.
+
+Always holds: a batch that takes records is in one pair of hands. `Producer.send` gets it without the producer's lock,
+by popping it from its claim, which Python does in one step, and puts it back; who has the lock gets it in the same way.
+What is in somebody's hands is not sent, and nobody waits for it: other records open another batch behind it.
 """
 
 from collections import deque
-from time import sleep
 from typing import NamedTuple
 
 from barnabas.client.batches import Batch, Section
@@ -21,8 +22,6 @@ class ProducerIdentity(NamedTuple):
     id: int
     epoch: int
 
-
-_LOOK_S, _MOST_LOOKS = 0.000_1, 10_000
 
 NOBODY = ProducerIdentity(-1, -1)
 
@@ -95,7 +94,7 @@ class PartitionState:
         self.open: Batch | None = None
         """The last of the queue, while it takes more records."""
         self.claim: list[Batch] = []
-        """The open batch, while it is in nobody's hands; never one with headers."""
+        """The claim of the open batch: it is in there while it is in nobody's hands. Without one, nothing is."""
         self.queue: deque[Batch] = deque()
         self.resend: deque[WireBatch] = deque()
         """To be sent again, in the order of their numbers."""
@@ -120,26 +119,49 @@ class PartitionState:
 
     # Called with the producer's lock
 
+    def begin(self, batch: Batch) -> None:
+        """Records go into this batch from now on. It is in the hands of the caller."""
+        self.open = batch
+        batch.claim = self.claim = []
+
     def take_open(self) -> Batch | None:
-        """The open batch, in the hands of the caller: nobody else appends to it before it is given back."""
-        if self.open is None or self.open.headers is not None:
-            return self.open
-        for _ in range(_MOST_LOOKS):
+        """The open batch, now in the hands of the caller; None where there is none, or somebody else has it.
+
+        Nobody waits for who has it: that may be the thread that asks, interrupted by a signal in the midst of a send.
+        """
+        batch = self.open
+        if batch is not None and batch.claim is not None:
             try:
-                return self.claim.pop()
+                return batch.claim.pop()
             except IndexError:
-                sleep(_LOOK_S)  # another thread has it for a microsecond, and was interrupted in that
-        return self.open  # that thread has died of it
+                self.shut()
+                return None
+        return batch
 
     def give_back(self, batch: Batch) -> None:
         """More may come into the open batch; into one with headers only by who has the lock."""
-        if batch.headers is None:
-            self.claim.append(batch)
+        if batch.headers is not None:
+            batch.claim, self.claim = None, []
+        if batch.claim is not None:
+            batch.claim.append(batch)
 
     def shut(self) -> None:
-        """Nothing more comes into the open batch."""
-        self.take_open()
+        """Nothing more comes into the open batch, but for what somebody has in hand."""
         self.open = None
+        self.claim = []
+
+    def can_take(self, batch: Batch) -> bool:
+        """Whether a batch of the queue is in nobody's hands; then it stays as it is from now on."""
+        if batch is self.open:
+            self.shut()
+        if batch.claim is not None:
+            try:
+                batch.claim.pop()
+            except IndexError:
+                return False
+        if batch.section is None:
+            batch.finish()
+        return True
 
 
 class TopicState:

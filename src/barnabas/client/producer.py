@@ -422,7 +422,7 @@ class Producer:
                         f"{self._buffer_memory} bytes of buffer.memory are on their way."
                     )
                 self._room.wait(left)
-                found = append()
+                found = None if self._is_closed else append()
                 if found is not None:
                     return found
         finally:

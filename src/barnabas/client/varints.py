@@ -20,6 +20,8 @@ _LONGEST = 10
 
 _WORD = 8
 _SEVEN = np.uint64(0x7F)
+_EIGHT = np.uint64(8)
+"""Bits of a byte, and bytes of a word. Older numpys make a float of a word and a plain number."""
 _EASY = 4
 """Bytes of a number that can be packed with others."""
 
@@ -91,7 +93,7 @@ def _pack(zigzags: Sequence[Words], rows: int) -> tuple[Bytes, Ints, Ints] | Non
         if most > _EASY or len(words) == 2:
             return None
         packed, its_size = _packed(zigzag, most)
-        word = word | (packed << 8 * size)
+        word = word | (packed << _EIGHT * size)
         size = size + its_size
         longest += most
     words.append((word, size))
@@ -99,8 +101,8 @@ def _pack(zigzags: Sequence[Words], rows: int) -> tuple[Bytes, Ints, Ints] | Non
     out[:, 0] = words[0][0]
     if len(words) == 2:
         (_, before), (word, behind) = words
-        out[:, 0] |= word << 8 * before
-        out[:, 1] = word >> 8 * (_WORD - before)
+        out[:, 0] |= word << _EIGHT * before
+        out[:, 1] = word >> _EIGHT * (_EIGHT - before)
         size = before + behind
     places = np.arange(0, rows * out.itemsize * len(words), out.itemsize * len(words))
     return out.reshape(-1).view(np.uint8), places, np.broadcast_to(size, rows).astype(np.int64)

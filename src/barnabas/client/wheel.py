@@ -90,19 +90,27 @@ class Wheel:
         """Get the wheel in so many seconds, if no other user has it; the network's thread is asked for it if it may."""
         if not self._seat.acquire(False):
             return False
-        if not self._lock.acquire(False) and not (may_ask() and self._ask(min(max(seconds, 0.0), _ASK_S))):
-            self._seat.release()
-            return False
-        self._driver = get_ident()
-        return True
+        has_it = False
+        try:
+            has_it = self._lock.acquire(False)
+            has_it = has_it or (may_ask() and self._ask(min(max(seconds, 0.0), _ASK_S)))
+        finally:
+            if not has_it:
+                self._seat.release()
+        if has_it:
+            self._driver = get_ident()
+        return has_it
 
     def _ask(self, seconds: float) -> bool:
         self.is_wanted = True
-        self._wake()
-        has_it = self._lock.acquire(timeout=seconds)
-        self.is_wanted = False
-        if not has_it:
-            self.ring()  # it may have stood by too late
+        has_it = False
+        try:
+            self._wake()
+            has_it = self._lock.acquire(timeout=seconds)
+        finally:
+            self.is_wanted = False
+            if not has_it:
+                self.ring()  # it may have stood by too late
         return has_it
 
     def leave(self) -> None:

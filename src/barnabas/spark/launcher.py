@@ -5,6 +5,7 @@ Always holds: what Spark asked for runs, with its arguments, environment, folder
 is there or not; it ends when Spark ends this process.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -39,12 +40,23 @@ def _ask(nursery: str, arguments: tuple[str, ...], environment: dict[str, str]) 
             answer = connection.recv(64)
             if not answer.startswith(TAKEN):
                 return
-            pid = int(answer.removeprefix(TAKEN))
-            signal.signal(signal.SIGTERM, lambda *_: os.kill(pid, signal.SIGTERM))
-            connection.recv(1)  # nothing comes: it is closed when the process ends
+            _wait_for(int(answer.removeprefix(TAKEN)), connection)
     except OSError:
         return
-    os._exit(0)
+
+
+def _wait_for(pid: int, connection: socket.socket) -> None:
+    """Until that process has ended, and end as well: what Spark asked for runs once."""
+
+    def pass_on(*_: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+
+    try:
+        signal.signal(signal.SIGTERM, pass_on)
+        connection.recv(1)  # nothing comes: it is closed when the process ends
+    finally:
+        os._exit(0)
 
 
 if __name__ == "__main__":

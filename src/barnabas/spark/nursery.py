@@ -21,6 +21,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -73,7 +74,7 @@ def python_of(folder: Path) -> Path | None:
             pass_fds=[listener.fileno()],
             start_new_session=True,
         )
-    atexit.register(_end, process)
+    atexit.register(_end, process, os.getpid())
     return python
 
 
@@ -81,15 +82,22 @@ def python_of(folder: Path) -> Path | None:
 def private_folder() -> Path:
     """A folder that nobody else may look into, gone when this process ends."""
     folder = tempfile.mkdtemp(prefix="barnabas-spark-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(_remove, folder, os.getpid())
     return Path(folder)
 
 
-def _end(process: "subprocess.Popen[bytes]") -> None:
+def _remove(folder: str, owner: int) -> None:
+    if os.getpid() == owner:  # not in a process that was forked from it
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _end(process: "subprocess.Popen[bytes]", owner: int) -> None:
+    if os.getpid() != owner:
+        return
+    assert process.stdin is not None
+    process.stdin.close()  # that alone ends it, also where signals are ignored
     process.terminate()
     process.wait()
-    assert process.stdin is not None
-    process.stdin.close()
 
 
 def serve(listener: socket.socket, folder: str) -> None:
@@ -126,7 +134,10 @@ def _fork(connection: socket.socket, own: Mapping[str, str]) -> bool:
         if len(fds) == 3 and own == {_SEED: own[_SEED], **_settings(request["environment"])}:
             pid = os.fork()
             if not pid:
-                _begin(connection, fds, **request)
+                try:
+                    _begin(connection, fds, **request)
+                except BaseException:
+                    os._exit(1)  # not back to where processes are forked
                 return True
             connection.sendall(launcher.TAKEN + b"%d" % pid)
     except (OSError, ValueError):
@@ -151,6 +162,11 @@ def _begin(
         os.dup2(fd, target)
     os.environ.clear()
     os.environ.update(environment)
+    time.tzset()
+    # Python draws other random numbers after a fork by itself, numpy does not.
+    numpy_random = sys.modules.get("numpy.random")
+    if numpy_random is not None:
+        numpy_random.seed()
     try:
         os.chdir(folder)
     except OSError as error:
