@@ -66,6 +66,7 @@ def tell(tmp_path: Path, environment: dict[str, str]) -> Tell:
 def test_a_process_from_the_nursery_has_all_that_it_was_given_and_is_warm(python: Path, tell: Tell) -> None:
     here, plain = tell(str(python)), tell(sys.executable)
     assert (here.pop("warm"), plain.pop("warm")) == (True, False)
+    assert here.pop("chance") != plain.pop("chance")
     assert here.pop("path")[:2] == plain.pop("path")[:2]
     assert here == plain
 
