@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from barnabas.broker.handlers.fetch import Reading
 from barnabas.errors import Code, Refused
 from barnabas.wire.codec import encode
-from barnabas.wire.decoding import MOST_ELEMENTS, varint_rest
+from barnabas.wire.decoding import MOST_ELEMENTS, unsigned_varint
+from barnabas.wire.encoding import put_varint
 from barnabas.wire.frames import RequestHeader
 from barnabas.wire.messages.fetch import (
     FetchPartition,
@@ -67,7 +68,7 @@ class WideFetches:
         reading = Reading(self._broker, limits, knows_zstd=True)
         chunks: list[Chunk] = []
         out = bytearray(_START.pack(0, header.correlation_id, 0, 0, 0))
-        out += _compact(topics)
+        put_varint(out, topics + 1)
         for _ in range(topics):
             size, at = _count(frame, at)
             name = frame[at : at + max(size, 0)].tobytes()
@@ -78,7 +79,9 @@ class WideFetches:
             room -= len(tags)
             if room < 0 or len(name) != size or len(tags) != count or frame[at - 1] or any(tags):
                 return None
-            out += _compact(len(name)) + name + _compact(count)
+            put_varint(out, size + 1)
+            out += name
+            put_varint(out, count + 1)
             out = self._read(reading, name.decode(), rows, chunks, out)
             out.append(0)
         out.append(0)
@@ -132,19 +135,5 @@ def _encoded(row: FetchPartitionResponse) -> list[Any]:
 
 def _count(frame: memoryview, at: int) -> tuple[int, int]:
     """A length or a count, -1 for null, and what is behind it."""
-    number = frame[at]
-    at += 1
-    if number > 0x7F:
-        number, at = varint_rest(frame, at, number)
+    number, at = unsigned_varint(frame, at)
     return number - 1, at
-
-
-def _compact(count: int) -> bytes:
-    """A length or a count as it is written."""
-    count += 1
-    out = bytearray()
-    while count > 0x7F:
-        out.append(count & 0x7F | 0x80)
-        count >>= 7
-    out.append(count)
-    return bytes(out)

@@ -75,6 +75,13 @@ class Loop:
         """Whether who asks is called by the network, in whatever thread, where nothing may wait."""
         return self._wheel.is_mine
 
+    def refuse_in_callbacks(self) -> None:
+        """Nobody who is called by the network can wait for what it brings."""
+        if self.is_current_thread:
+            raise BarnabasError(
+                "A callback runs in the client's own thread and cannot wait there for an answer."
+            )
+
     @property
     def is_closed(self) -> bool:
         return self._is_closed
@@ -90,8 +97,7 @@ class Loop:
         if self._born_in != this_process.generation:
             raise _forked()
         self._posts.append(action)
-        if self._is_asleep:
-            self.poller.wake()
+        self._wake_up()
         self._wheel.nudge(is_urgent=is_urgent)
 
     def nudge(self, *, is_urgent: bool = True) -> None:
@@ -103,10 +109,7 @@ class Loop:
 
         False after so many seconds.
         """
-        if self._wheel.is_mine:
-            raise BarnabasError(
-                "A callback runs in the client's own thread and cannot wait there for an answer."
-            )
+        self.refuse_in_callbacks()
         if self._born_in != this_process.generation:
             raise _forked()
         until = _NEVER if timeout is None else time.monotonic() + timeout

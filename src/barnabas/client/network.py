@@ -18,7 +18,7 @@ from barnabas.client.failures import Closed, TimedOut, Unreachable, check
 from barnabas.client.loop import Loop
 from barnabas.client.metadata import Address, Broker, Metadata, Snapshot, addresses
 from barnabas.client.refresher import Refresher
-from barnabas.errors import BarnabasError, Code, Refused
+from barnabas.errors import Code, Refused
 from barnabas.types import BrokerId
 from barnabas.wire.codec import Message
 from barnabas.wire.messages.coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -152,10 +152,7 @@ class Network(Loop):
         what: str = "An answer",
     ) -> Any:
         """Any thread but the network's: run `start(done)` in the network's thread, wait for what `done` is given."""
-        if self.is_current_thread:
-            raise BarnabasError(
-                "A callback runs in the client's own thread and cannot wait there for an answer."
-            )
+        self.refuse_in_callbacks()
         outcome = Outcome()
         self.post(lambda: start(outcome.put))
         return outcome.get(timeout, what)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from barnabas.types import Buffer, TopicPartition
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.codec import encode, encoder
+from barnabas.wire.encoding import put_varint
 from barnabas.wire.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
 from barnabas.wire.schema import Chunk
 
@@ -66,11 +67,7 @@ class OneBatch:
 def _write(message: OneBatch, out: bytearray) -> list[Chunk]:
     records = message._records
     out += message._envelope.beginning
-    size = len(records) + 1
-    while size > 0x7F:
-        out.append(size & 0x7F | 0x80)
-        size >>= 7
-    out.append(size)
+    put_varint(out, len(records) + 1)
     out += records
     out += _END
     return [out]

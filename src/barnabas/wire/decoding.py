@@ -28,7 +28,7 @@ class DecoderSource(Source):
 
     def compiled(self) -> Decoder:
         self.names |= {
-            "varint": _varint,
+            "varint": unsigned_varint,
             "varint_rest": varint_rest,
             "skip_tags": skip_tags,
             "unpack": struct.unpack_from,
@@ -215,7 +215,8 @@ class DecoderSource(Source):
         return self.least_struct_size(f.struct)
 
 
-def _varint(buf: Buffer, at: int) -> tuple[int, int]:
+def unsigned_varint(buf: Buffer, at: int) -> tuple[int, int]:
+    """The value at this place, and where it ends."""
     first = buf[at]
     return (first, at + 1) if first < 128 else varint_rest(buf, at + 1, first)
 
@@ -236,8 +237,8 @@ def skip_tags(buf: Buffer, at: int, first: int, end: int) -> int:
     """Steps over tagged fields, all of them unknown to us; returns where they end."""
     count, at = (first, at) if first < 128 else varint_rest(buf, at, first)
     for _ in range(count):
-        _, at = _varint(buf, at)
-        size, at = _varint(buf, at)
+        _, at = unsigned_varint(buf, at)
+        size, at = unsigned_varint(buf, at)
         if size > end - at:
             _over("a tagged field", size, end - at)
         at += size

@@ -17,7 +17,7 @@ class EncoderSource(Source):
     """Writes the function that appends one message to `out`."""
 
     def compiled(self) -> Encoder:
-        self.names |= {"put_varint": _put_varint, "pack": struct.pack, "unset": _unset}
+        self.names |= {"put_varint": put_varint, "pack": struct.pack, "unset": _unset}
         has_records = _has_records(self.cls)
         if has_records:
             self.line("chunks = []")
@@ -177,7 +177,8 @@ def _has_records(cls: type[Any]) -> bool:
     return any(f.kind is Records or (f.struct is not None and _has_records(f.struct)) for f in fields_of(cls))
 
 
-def _put_varint(out: bytearray, value: int) -> None:
+def put_varint(out: bytearray, value: int) -> None:
+    """Append an unsigned varint."""
     while value > 127:
         out.append(value & 127 | 128)
         value >>= 7
