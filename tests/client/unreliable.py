@@ -62,7 +62,15 @@ class LossyProxy(ScriptedServer):
         self.target = 0
         self.lose_next = threading.Event()
         self.lost = 0
+        self._lock = threading.Lock()
         super().__init__(self._pass_on)
+
+    def _loses_this(self) -> bool:
+        with self._lock:
+            told = self.lose_next.is_set()
+            self.lost += told
+            self.lose_next.clear()
+            return told
 
     def _pass_on(self, client: socket.socket) -> None:
         with socket.create_connection(("127.0.0.1", self.target)) as broker:
@@ -70,9 +78,7 @@ class LossyProxy(ScriptedServer):
             forward.start()
             try:
                 while data := broker.recv(1 << 16):
-                    if self.lose_next.is_set():
-                        self.lose_next.clear()
-                        self.lost += 1
+                    if self._loses_this():
                         return
                     client.sendall(data)
             finally:
