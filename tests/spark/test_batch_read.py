@@ -183,7 +183,9 @@ def test_holes_of_compaction_are_passed_over(
     assert newest == {**dict(sent), b"last": b"last"}
     assert max(row.offset for row in rows) == 300
     # Compaction goes on: the two are equal once it found nothing more to do.
-    eventually(lambda: load(name, minPartitions="10").count() == load(name).count(), "the same rows in ten parts")
+    eventually(
+        lambda: load(name, minPartitions="10").count() == load(name).count(), "the same rows in ten parts"
+    )
 
 
 def test_what_retention_took_is_told(admin: Admin, producer: Producer, topic: Topic, load: Load) -> None:
