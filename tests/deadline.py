@@ -26,7 +26,7 @@ class Deadline:
         return min(left, at_most)
 
 
-def eventually(look: Callable[[], T], what: str, within: float = 15.0) -> T:
+def eventually(look: Callable[[], T], what: str, within: float = 60.0) -> T:
     """Looks until the answer is true, for things that announce themselves to nobody. Gives that answer."""
     deadline = Deadline(within, what)
     pause = Event()

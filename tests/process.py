@@ -3,6 +3,7 @@
 Called by tests/chaos and tests/hostile through the fixture `start_broker`. The process is never left behind.
 """
 
+import atexit
 import os
 import queue
 import signal
@@ -16,14 +17,29 @@ from pathlib import Path
 from tests.deadline import Deadline
 
 COMMAND = Path(sys.executable).with_name("barnabas")
-START_S = 20.0
-STOP_S = 20.0
+# Moments, and many seconds where others want the same cores.
+START_S = 60.0
+STOP_S = 60.0
+_kept: list[socket.socket] = []
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that is ours until this process ends, also while no broker listens there.
+
+    A socket that is bound and never listens keeps it: nobody else is given it, no connection begins at it, and
+    servers may still listen there, because they reuse addresses as this socket does.
+    """
+    keeper = socket.socket()
+    keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    keeper.bind(("127.0.0.1", 0))
+    _kept.append(keeper)
+    return int(keeper.getsockname()[1])
+
+
+@atexit.register
+def _give_ports_back() -> None:
+    for keeper in _kept:
+        keeper.close()
 
 
 class BrokerProcess:

@@ -11,7 +11,7 @@ from typing import Any, Self
 from barnabas.wire.apis import response_class
 from barnabas.wire.frames import decode_response, encode_request
 
-ANSWER_S = 20.0
+ANSWER_S = 60.0
 
 
 class Gone(Exception):

@@ -30,10 +30,11 @@ def loaded(statement: str) -> tuple[set[str], int]:
 
 
 def test_import_barnabas_is_light() -> None:
-    modules, microseconds = loaded("import barnabas")
+    modules, _ = loaded("import barnabas")
     assert {name for name in modules if name.startswith("barnabas")} == {"barnabas"}
     assert modules & HEAVY == set()
-    assert 0 < microseconds < LIMIT_US
+    # The quickest of some: each is as slow as the machine was busy.
+    assert 0 < min(loaded("import barnabas")[1] for _ in range(5)) < LIMIT_US
 
 
 @pytest.mark.parametrize("name", ["Producer", "Consumer", "Admin"])

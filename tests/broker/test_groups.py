@@ -57,6 +57,9 @@ from tests.deadline import eventually
 from tests.process import BrokerProcess
 from tests.raw import RawConnection, frame_of
 
+SESSION_MS = 120_000
+"""Longer than anything takes between two heartbeats of these tests, which come by hand."""
+
 
 @pytest.fixture
 def group(connection: RawConnection, topic: str) -> str:
@@ -79,13 +82,13 @@ def ask_later(connection: RawConnection, request: Any, version: int) -> Callable
 
 
 def join_request(
-    group: str, member: str = "", topic: str = "t", session_ms: int = 10_000
+    group: str, member: str = "", topic: str = "t", session_ms: int = SESSION_MS
 ) -> JoinGroupRequest:
     protocols = [JoinGroupProtocol("range", subscription(topic))]
     return JoinGroupRequest(group, session_ms, 60_000, member, None, "consumer", protocols)
 
 
-def join(connection: RawConnection, group: str, topic: str = "t", session_ms: int = 10_000) -> Any:
+def join(connection: RawConnection, group: str, topic: str = "t", session_ms: int = SESSION_MS) -> Any:
     """A member alone in its group, with an assignment."""
     given = connection.ask(join_request(group, "", topic, session_ms), 9)
     assert given.error_code == Code.MEMBER_ID_REQUIRED
@@ -226,7 +229,7 @@ def test_leave_group_in_every_version(connection: RawConnection, group: str, ver
 def test_a_silent_member_is_put_out_by_the_clock() -> None:
     with Broker({"group.min.session.timeout.ms": "100"}) as broker, connect(broker) as connection:
         find(connection, "g")
-        join(connection, "g", session_ms=200)
+        join(connection, "g", session_ms=3000)
 
         def group_state() -> str:
             state: str = connection.ask(DescribeGroupsRequest(["g"]), 5).groups[0].group_state
@@ -360,17 +363,26 @@ def test_requests_are_told_to_come_again_while_groups_are_loaded(tmp_path: Path)
         for _ in range(160):
             parts = [OffsetCommitPartition(index, 7) for index in range(500)]
             connection.ask(OffsetCommitRequest("g", topics=[OffsetCommitTopic("t", parts)]), 9)
-    with Broker(settings, data=tmp_path) as broker, connect(broker) as connection:
-        codes = []
 
-        def served() -> bool:
-            codes.append(commit(connection, "g", "t", 8))
-            return codes[-1] == Code.NONE
+    def codes_after_a_start() -> list[int]:
+        codes: list[int] = []
+        with Broker(settings, data=tmp_path) as broker, connect(broker) as connection:
 
-        eventually(served, "the group to be loaded")
-        assert codes[0] == Code.COORDINATOR_LOAD_IN_PROGRESS
-        assert set(codes) == {Code.COORDINATOR_LOAD_IN_PROGRESS, Code.NONE}
-        assert committed(connection, "g", "t") == 8
+            def served() -> bool:
+                codes.append(commit(connection, "g", "t", 8))
+                return codes[-1] == Code.NONE
+
+            eventually(served, "the group to be loaded")
+            assert committed(connection, "g", "t") == 8
+        return codes
+
+    # Where this thread has to wait for its turn, the group may be loaded before it asks: then once more.
+    for _ in range(20):
+        codes = codes_after_a_start()
+        assert set(codes) <= {Code.COORDINATOR_LOAD_IN_PROGRESS, Code.NONE}
+        if codes[0] == Code.COORDINATOR_LOAD_IN_PROGRESS:
+            return
+    raise AssertionError("nobody was ever told to come again")
 
 
 def test_what_was_committed_before_kill_nine_is_there_after(
@@ -400,10 +412,10 @@ def test_a_broker_that_was_stopped_hears_its_members_before_it_puts_them_out(
     broker = start_broker("group.initial.rebalance.delay.ms=0", "group.min.session.timeout.ms=100")
     with RawConnection(broker.port) as connection:
         find(connection, "g")
-        member = join(connection, "g", session_ms=1000)
+        member = join(connection, "g", session_ms=4000)
         os.kill(broker.pid, signal.SIGSTOP)
         waiting = ask_later(connection, HeartbeatRequest("g", member.generation_id, member.member_id), 4)
-        resumed_at = time.monotonic() + 3
+        resumed_at = time.monotonic() + 6
         eventually(lambda: time.monotonic() > resumed_at, "a session to be over")
         os.kill(broker.pid, signal.SIGCONT)
         assert waiting().error_code == Code.NONE

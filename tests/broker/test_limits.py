@@ -22,11 +22,11 @@ def test_a_connection_too_many_is_closed_and_room_is_given_again(setting: str) -
 
 
 def test_a_silent_connection_is_closed_and_a_waiting_fetch_is_not() -> None:
-    short = Broker({"connections.max.idle.ms": "300"})
+    short = Broker({"connections.max.idle.ms": "2500"})
     with short as broker, connect(broker) as waiting, connect(broker) as silent:
         create(waiting, "t")
         assert silent.ask(MetadataRequest([]), 12).brokers
-        (row,) = fetch(waiting, "t", {0: 0}, max_wait_ms=2000)
+        (row,) = fetch(waiting, "t", {0: 0}, max_wait_ms=6000)
         assert row.error_code == 0
         assert silent.closes()
 

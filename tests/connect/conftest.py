@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ import pytest
 from barnabas.connect.declaration import read_declaration
 from barnabas.connect.flow import FlowRun
 from tests.conftest import postgres_programs
+from tests.process import free_port
 
 RunFile = Callable[..., FlowRun]
 
@@ -56,14 +56,13 @@ def postgres() -> Iterator[str]:
 
     def quietly(*command: Any) -> None:
         log = subprocess.DEVNULL  # the server keeps what its starter gave it: a pipe would never end
-        subprocess.run(command, check=True, stdout=log, stderr=log, timeout=60, cwd=folder, **as_user)
+        subprocess.run(command, check=True, stdout=log, stderr=log, timeout=_TIMEOUT_S, cwd=folder, **as_user)
 
     quietly(binaries / "initdb", "-D", data, "-U", "barnabas", "-A", "trust", "--no-sync")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     settings = f"-c listen_addresses=127.0.0.1 -c port={port} -c unix_socket_directories= -c fsync=off"
-    quietly(binaries / "pg_ctl", "-D", data, "-l", folder / "log", "-w", "-o", settings, "start")
+    waiting = ("-w", "-t", str(_TIMEOUT_S))
+    quietly(binaries / "pg_ctl", "-D", data, "-l", folder / "log", *waiting, "-o", settings, "start")
     try:
         yield f"jdbc:postgresql://127.0.0.1:{port}/postgres"
     finally:

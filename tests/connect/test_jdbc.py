@@ -145,7 +145,7 @@ def test_postgresql_to_postgresql(spark: Any, run_file: RunFile, postgres: str, 
         address = postgres.removeprefix("jdbc:").replace("//", "//barnabas@")
         asked = subprocess.run(
             ["psql", address, "-AtX", "-v", "ON_ERROR_STOP=1", "-c", statement],
-            capture_output=True, text=True, check=True, timeout=30,
+            capture_output=True, text=True, check=True, timeout=120,
         )  # fmt: skip
         return asked.stdout.split()
 

@@ -12,16 +12,17 @@ from barnabas.spark.options import read_options
 from barnabas.spark.survey import Survey
 from barnabas.testing import Broker
 from barnabas.types import TopicPartition
+from tests.process import free_port
 
 
 def test_a_running_query_waits_for_a_broker_that_comes_back(tmp_path: Path) -> None:
-    first = Broker(data=tmp_path)
+    port = free_port()
+    first = Broker(data=tmp_path, port=port)
     first.start()
     address = first.bootstrap
-    port = int(address.rpartition(":")[2])
     with Admin(bootstrap_servers=address) as admin:
         admin.create_topic("orders", partitions=2)
-    given = {"kafka.bootstrap.servers": address, "subscribe": "orders", "kafka.request.timeout.ms": "20000"}
+    given = {"kafka.bootstrap.servers": address, "subscribe": "orders", "kafka.request.timeout.ms": "60000"}
     options = read_options(given, Use.STREAM)
     second = Broker(data=tmp_path, port=port)
     with Survey(options, patient=True) as patient, Survey(options) as hasty:
