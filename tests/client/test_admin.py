@@ -18,7 +18,7 @@ def test_a_broker_that_says_nothing_is_given_up_in_time() -> None:
         pytest.raises(errors.Retriable, match=r"did not answer in 0\.3 s"),
     ):
         admin.list_topics()
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 20
 
 
 def listen_only(connection: socket.socket) -> None:

@@ -100,7 +100,7 @@ def test_an_offset_that_is_gone_is_reset_as_asked(
     with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="none") as consumer:
         consumer.assign({filled: 5})
         with pytest.raises(Refused) as refused:
-            consumer.poll(1.0)
+            consumer.poll(20.0)
         assert refused.value.code is Code.OFFSET_OUT_OF_RANGE
     with Consumer(bootstrap_servers=bootstrap) as consumer:
         consumer.assign([filled])

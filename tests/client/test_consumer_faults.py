@@ -31,11 +31,13 @@ def send(bootstrap: str, numbers: range, partitions: int = 1) -> None:
                 producer.flush()
 
 
-def read(consumer: Consumer, count: int, within: float = 30, **limits: int) -> list[int]:
+def read(consumer: Consumer, count: int) -> list[int]:
+    """So many records, and not one more."""
     found: list[int] = []
-    deadline = Deadline(within, f"{count} records")
+    deadline = Deadline(60, f"{count} records")
     while len(found) < count:
-        found += [int(record.value) for record in consumer.poll(deadline.left(0.5), **limits)]
+        records = consumer.poll(deadline.left(0.5), max_records=count - len(found))
+        found += [int(record.value) for record in records]
     return found
 
 
@@ -54,7 +56,7 @@ def test_connections_that_are_cut_cost_nothing() -> None:
                 found: list[int] = []
                 while len(found) < 1000:
                     proxy.lose_next.set()
-                    found += read(consumer, min(100, 1000 - len(found)), max_records=100)
+                    found += read(consumer, 100)
                     # What was fetched ahead is read without an answer: the loss may still be to come.
                     eventually(lambda: not proxy.lose_next.is_set(), "an answer to lose")
                 assert found == list(range(1000))
@@ -70,7 +72,7 @@ def test_a_group_goes_on_when_connections_are_cut() -> None:
                 found: list[int] = []
                 while len(found) < 400:
                     proxy.lose_next.set()
-                    found += read(consumer, min(40, 400 - len(found)), max_records=40)
+                    found += read(consumer, 40)
                     consumer.commit()
                 assert found == list(range(400))
                 assert consumer.committed([TopicPartition("t", 0)]) == {TopicPartition("t", 0): 400}
@@ -92,7 +94,7 @@ def test_a_broker_that_is_killed_and_comes_back_costs_no_record(
         partition_assignment_strategy=strategy,
         **FAST,  # type: ignore[arg-type]
     ) as consumer:
-        found = read(consumer, 60, max_records=60)
+        found = read(consumer, 60)
         consumer.commit()
         broker.kill()
         broker.start()
@@ -113,17 +115,18 @@ def test_a_broker_that_stands_still_for_a_while_is_waited_for(
         "t",
         bootstrap_servers=broker.bootstrap,
         group_id="g",
-        request_timeout_ms=300,
+        request_timeout_ms=2000,
         **FAST,  # type: ignore[arg-type]
     ) as consumer:
-        found = read(consumer, 50, max_records=50)
+        found = read(consumer, 50)
         os.kill(broker.pid, signal.SIGSTOP)
         try:
             begun = time.monotonic()
-            rest = consumer.poll(1.0)  # what was fetched before comes, at once
-            assert time.monotonic() - begun < 0.9 or not rest
-            found += [int(record.value) for record in rest]
-            assert consumer.poll(1.0) == [], "nothing else can come, and nothing is raised"
+            while rest := consumer.poll(4.0):
+                # What was fetched before comes, at once; then nothing, and nothing is raised.
+                assert time.monotonic() - begun < 3.5
+                found += [int(record.value) for record in rest]
+                begun = time.monotonic()
         finally:
             os.kill(broker.pid, signal.SIGCONT)
         send(broker.bootstrap, range(100, 150))
@@ -139,7 +142,7 @@ def test_closing_does_not_wait_for_a_broker_that_is_gone(tmp_path: Path) -> None
     broker.stop()
     begun = time.monotonic()
     consumer.close(1.0)
-    assert time.monotonic() - begun < 4.0
+    assert time.monotonic() - begun < 20.0
 
 
 def test_a_topic_that_is_deleted_and_made_anew_is_read_from_its_beginning(

@@ -59,7 +59,7 @@ def poll(consumer: Consumer, count: int, **limits: int) -> list[int]:
 def test_iterating_ends_when_nothing_came_for_so_long(
     new_consumer: Callable[..., Consumer], numbers: TopicPartition
 ) -> None:
-    consumer = new_consumer(consumer_timeout_ms=200, max_poll_records=7)
+    consumer = new_consumer(consumer_timeout_ms=2000, max_poll_records=7)
     consumer.assign([numbers])
     assert [int(record.value) for record in consumer] == list(range(100))
     assert list(consumer) == []
@@ -359,7 +359,7 @@ def test_a_topic_that_there_is_not_is_told_once_and_waited_for(
     with pytest.raises(Refused, match=f"Topic '{topic}'") as caught:
         consumer.poll(30.0)
     assert caught.value.code is Code.UNKNOWN_TOPIC_OR_PARTITION
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 20
     assert consumer.poll(0.05) == []
     fill(bootstrap, topic, [b"1", b"2"])
     assert poll(consumer, 2) == [1, 2]

@@ -106,14 +106,14 @@ def test_a_broker_that_stalls_is_left_and_asked_again() -> None:
     with (
         FaultyProxy() as proxy,
         behind(proxy),
-        Producer(bootstrap_servers=proxy.address, request_timeout_ms=500, **SETTINGS) as producer,
+        Producer(bootstrap_servers=proxy.address, request_timeout_ms=2000, **SETTINGS) as producer,
     ):
         sent = send(producer, range(300))
         sent[-1].result(30)
         proxy.stall()
         sent += send(producer, range(300, 600))
         with pytest.raises(errors.RequestTimedOut):
-            sent[-1].result(0.7)
+            sent[-1].result(2.5)
         proxy.flow()
         producer.flush()
         check(proxy.address, sent)
@@ -146,7 +146,7 @@ def test_closing_reports_each_record_that_cannot_be_delivered() -> None:
         begun = time.monotonic()
         with pytest.raises(errors.RequestTimedOut):
             producer.close(timeout=0.5)
-        assert time.monotonic() - begun < 10
+        assert time.monotonic() - begun < 30
         assert all(isinstance(each.exception(0), errors.BarnabasError) for each in sent)
 
 
@@ -161,7 +161,7 @@ def test_a_record_too_large_is_one_clear_error(bootstrap: str, acks: str | int) 
 def test_an_unknown_topic_is_one_clear_error_in_time() -> None:
     with (
         Broker({"auto.create.topics.enable": "false"}) as broker,
-        Producer(bootstrap_servers=broker.bootstrap, max_block_ms=300) as producer,
+        Producer(bootstrap_servers=broker.bootstrap, max_block_ms=3000) as producer,
         Consumer(bootstrap_servers=broker.bootstrap) as consumer,
     ):
         begun = time.monotonic()
@@ -169,7 +169,7 @@ def test_an_unknown_topic_is_one_clear_error_in_time() -> None:
             producer.send("never-made", b"x").result(10)
         with pytest.raises(errors.UnknownTopicOrPartition, match="never-made"):
             consumer.end_offsets([TopicPartition("never-made", 0)])
-        assert time.monotonic() - begun < 10
+        assert time.monotonic() - begun < 30
 
 
 def test_a_wrong_type_is_one_clear_error(bootstrap: str) -> None:
@@ -185,5 +185,5 @@ def test_an_unreachable_broker_is_one_clear_error_in_time() -> None:
     address = f"127.0.0.1:{free_port()}"
     begun = time.monotonic()
     with pytest.raises(errors.NetworkException, match=address):
-        Producer(bootstrap_servers=address, max_block_ms=500).send(TOPIC, b"x").result(10)
-    assert time.monotonic() - begun < 10
+        Producer(bootstrap_servers=address, max_block_ms=3000).send(TOPIC, b"x").result(10)
+    assert time.monotonic() - begun < 30

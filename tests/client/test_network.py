@@ -230,12 +230,12 @@ def test_a_stalled_broker_costs_no_more_than_the_timeout_and_the_next_connection
             peer.read()  # says nothing until the client hangs up
         peer.answer(header, FindCoordinatorResponse())
 
-    with scripted(script) as server, network(server.address, request_timeout_ms=200) as found:
+    with scripted(script) as server, network(server.address, request_timeout_ms=2000) as found:
         know_the_brokers(found)
         began = time.monotonic()
-        with pytest.raises(TimedOut, match=r"did not answer in 0\.2 s"):
-            coordinator_of(found)
-        assert 0.15 < time.monotonic() - began < 5
+        with pytest.raises(TimedOut, match=r"did not answer in 2 s"):
+            coordinator_of(found, timeout=60)
+        assert 1.9 < time.monotonic() - began < 30
         assert coordinator_of(found) == FindCoordinatorResponse()
 
 
@@ -244,10 +244,10 @@ def test_what_the_broker_may_take_on_purpose_comes_on_top_of_the_timeout() -> No
 
     def script(peer: Peer) -> None:
         header, _ = peer.serve_metadata()
-        patience.wait(0.4)
+        patience.wait(1.5)
         peer.answer(header, FindCoordinatorResponse())
 
-    with scripted(script) as server, network(server.address, request_timeout_ms=200) as found:
+    with scripted(script) as server, network(server.address, request_timeout_ms=1000) as found:
         know_the_brokers(found)
         assert coordinator_of(found, wait=10.0) == FindCoordinatorResponse()
 
@@ -373,14 +373,14 @@ def test_a_broker_that_does_not_read_stalls_only_its_own_lane() -> None:
     def deaf(connection: socket.socket) -> None:
         peer = Peer(connection, lambda: Address("127.0.0.1", server.port))
         peer.greet()
-        if len(server._open) == 2:
-            leave.wait(10)
+        if server._open.index(connection) == 1:
+            leave.wait(30)
             return
         script(peer)
 
     leave = threading.Event()
     told: list[object] = []
-    with ScriptedServer(deaf) as server, network(server.address, request_timeout_ms=10_000) as found:
+    with ScriptedServer(deaf) as server, network(server.address, request_timeout_ms=30_000) as found:
         know_the_brokers(found)
         records = memoryview(bytes(64 << 20))
         part = ProducePartition(index=0, records=records)
@@ -464,7 +464,8 @@ def test_closing_tells_everyone_who_waits_and_leaves_nothing_open() -> None:
         with pytest.raises(Closed):
             found.post(lambda: None)
     assert "to-be-gone" not in {thread.name for thread in threading.enumerate()}
-    assert set(os.listdir("/proc/self/fd")) <= before
+    # The broker of other tests lives in this process, too, and may be writing a file just now.
+    eventually(lambda: set(os.listdir("/proc/self/fd")) <= before, "what was opened to be closed")
 
 
 def test_a_callback_may_close_the_client_but_not_wait_for_it(bootstrap: str) -> None:
@@ -511,11 +512,12 @@ def test_timers_run_in_order_unless_cancelled() -> None:
     with network("127.0.0.1:1") as found:
 
         def start() -> None:
-            found.later(0.03, lambda: order.append("c"))
+            # Far enough apart that one who is held up between two of these lines does not change their order.
+            found.later(1.5, lambda: order.append("c"))
             found.later(0.01, lambda: order.append("a"))
             found.later(0.02, lambda: order.append("never")).cancel()
             found.later(0.02, lambda: order.append("b"))
-            found.later(0.04, over.set)
+            found.later(1.6, over.set)
 
         found.post(start)
         assert over.wait(10)

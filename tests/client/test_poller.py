@@ -72,18 +72,18 @@ def test_a_wake_ends_the_poll_under_way_or_the_next_and_no_other(poller: Poller)
         poller.wake()
         poller.wake()
         began = time.monotonic()
-        assert told(poller, 5) == []
-        assert time.monotonic() - began < 4
+        assert told(poller, 30) == []
+        assert time.monotonic() - began < 20
         assert told(poller, 0.01) == []
     waker = threading.Timer(0.05, poller.wake)
-    waker.start()
     began = time.monotonic()
-    assert told(poller, 5) == []
-    assert 0.03 < time.monotonic() - began < 4
+    waker.start()
+    assert told(poller, 30) == []
+    assert 0.03 < time.monotonic() - began < 20
     waker.join()
 
 
 def test_a_poll_ends_in_time(poller: Poller) -> None:
     began = time.monotonic()
     assert told(poller, 0.05) == []
-    assert 0.04 < time.monotonic() - began < 4
+    assert 0.04 < time.monotonic() - began < 20

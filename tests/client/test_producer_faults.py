@@ -20,20 +20,20 @@ from tests.client.unreliable import FaultyProxy
 
 def test_a_broker_that_stays_away_fails_every_record_in_time(tmp_path: Path) -> None:
     broker = Broker(data=tmp_path).start()
-    with Producer(broker.bootstrap, delivery_timeout_ms=500, retry_backoff_ms=5) as producer:
+    with Producer(broker.bootstrap, delivery_timeout_ms=2000, retry_backoff_ms=5) as producer:
         producer.send("t", b"before").result(10)
         broker.stop()
         began = time.monotonic()
         lost = [producer.send("t", b"after") for _ in range(1000)]
-        assert all(isinstance(each.exception(10), Refused) for each in lost)
-        assert 0.4 < time.monotonic() - began < 5
+        assert all(isinstance(each.exception(30), Refused) for each in lost)
+        assert 1.9 < time.monotonic() - began < 30
 
 
 def test_when_memory_is_full_sending_waits_and_then_says_so() -> None:
     with (
         FaultyProxy() as proxy,
         behind(proxy),
-        Producer(proxy.address, buffer_memory=50_000, max_block_ms=300) as producer,
+        Producer(proxy.address, buffer_memory=50_000, max_block_ms=2000) as producer,
     ):
         producer.send(TOPIC, b"before").result(10)
         proxy.stall()
@@ -43,9 +43,9 @@ def test_when_memory_is_full_sending_waits_and_then_says_so() -> None:
                 producer.send(TOPIC, bytes(1000))
 
         began = time.monotonic()
-        with pytest.raises(TimedOut, match=r"no room for the record in 0\.3 s.*buffer\.memory"):
+        with pytest.raises(TimedOut, match=r"no room for the record in 2 s.*buffer\.memory"):
             fill()
-        assert 0.25 < time.monotonic() - began < 5
+        assert 1.9 < time.monotonic() - began < 30
         proxy.flow()
         sent = [producer.send(TOPIC, bytes(1000)) for _ in range(1000)]
         assert all(each.exception(30) is None for each in sent)
@@ -54,6 +54,7 @@ def test_when_memory_is_full_sending_waits_and_then_says_so() -> None:
 def test_whoever_closes_it_and_however_every_record_has_an_outcome() -> None:
     with FaultyProxy() as proxy, behind(proxy):
         producer = Producer(proxy.address, linger_ms=0)
+        producer.partitions_for(TOPIC)
         done = threading.Event()
 
         def close(_: Sent) -> None:
@@ -65,8 +66,10 @@ def test_whoever_closes_it_and_however_every_record_has_an_outcome() -> None:
                 done.set()  # it may not wait in a callback, and says so; but it is closed
 
         waiting: list[Sent] = []
+        proxy.stall()  # who adds a callback to a record that is done calls it himself
         producer.send(TOPIC, b"before", partition=0).add_done_callback(close)
-        assert done.wait(10)
+        proxy.flow()
+        assert done.wait(30)
         assert all(isinstance(each.exception(10), Closed) for each in waiting)
         proxy.flow()
 
@@ -75,19 +78,19 @@ def test_a_topic_that_is_deleted_fails_its_records_in_time() -> None:
     with (
         Broker({"auto.create.topics.enable": "false"}) as broker,
         Admin(broker.bootstrap) as admin,
-        Producer(broker.bootstrap, delivery_timeout_ms=500) as producer,
+        Producer(broker.bootstrap, delivery_timeout_ms=2000) as producer,
     ):
         admin.create_topic("t", partitions=1)
         producer.send("t", b"before").result(10)
         admin.delete_topic("t")
-        failure = producer.send("t", b"after").exception(10)
+        failure = producer.send("t", b"after").exception(30)
         assert isinstance(failure, Refused)
         assert failure.code in (Code.UNKNOWN_TOPIC_OR_PARTITION, Code.REQUEST_TIMED_OUT)
 
 
 def test_a_failure_nobody_looked_at_is_raised_when_the_producer_is_closed(tmp_path: Path) -> None:
     broker = Broker(data=tmp_path).start()
-    producer = Producer(broker.bootstrap, delivery_timeout_ms=200, retry_backoff_ms=5)
+    producer = Producer(broker.bootstrap, delivery_timeout_ms=2000, retry_backoff_ms=5)
     producer.send("t", b"before").result(10)
     broker.stop()
     producer.send("t", b"after")
@@ -97,11 +100,11 @@ def test_a_failure_nobody_looked_at_is_raised_when_the_producer_is_closed(tmp_pa
 
 def test_a_failure_somebody_looked_at_is_not_raised_again(tmp_path: Path) -> None:
     broker = Broker(data=tmp_path).start()
-    with Producer(broker.bootstrap, delivery_timeout_ms=200, retry_backoff_ms=5) as producer:
+    with Producer(broker.bootstrap, delivery_timeout_ms=2000, retry_backoff_ms=5) as producer:
         producer.send("t", b"before").result(10)
         broker.stop()
         told: list[Sent] = []
         producer.send("t", b"one").add_done_callback(told.append)
-        assert producer.send("t", b"two").exception(10) is not None
-        producer.flush(10)
+        assert producer.send("t", b"two").exception(30) is not None
+        producer.flush(30)
         assert told[0].exception(0) is not None

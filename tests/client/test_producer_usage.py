@@ -6,7 +6,8 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -99,6 +100,23 @@ def test_a_partitioner_of_ones_own(bootstrap: str, new_topic: NewTopic) -> None:
             producer.send(topic, b"", key=b"beyond")
 
 
+@contextmanager
+def held_up(producer: Producer) -> Iterator[None]:
+    """Meanwhile its network is busy with something else: no record comes to its end."""
+    begun, may_go_on = threading.Event(), threading.Event()
+
+    def hold_up() -> None:
+        begun.set()
+        may_go_on.wait(30)
+
+    producer._network.post(hold_up)
+    assert begun.wait(30)
+    try:
+        yield
+    finally:
+        may_go_on.set()
+
+
 def test_futures_tell_once_and_in_their_own_time(bootstrap: str, new_topic: NewTopic) -> None:
     topic = new_topic()
     told: list[int] = []
@@ -106,9 +124,10 @@ def test_futures_tell_once_and_in_their_own_time(bootstrap: str, new_topic: NewT
         sent = producer.send(topic, b"", timestamp=5)
         sent.add_done_callback(lambda future: told.append(future.result(0).offset))
         assert not sent.done()
-        with pytest.raises(TimedOut):
+        with held_up(producer), pytest.raises(TimedOut):
             producer.flush(0)
         assert sent.result(10) == (topic, 0, 0, 5)
+        eventually(lambda: told == [0], "the callback")
         sent.add_done_callback(lambda future: told.append(100))
         assert told == [0, 100]
 
@@ -129,7 +148,9 @@ def test_a_callback_may_send_but_not_wait(bootstrap: str, new_topic: NewTopic) -
                 problems.append(error)
             over.set()
 
-        producer.send(topic, b"first").add_done_callback(follow)
+        producer.partitions_for(topic)
+        with held_up(producer):  # who adds a callback to a record that is done calls it himself, and may wait
+            producer.send(topic, b"first").add_done_callback(follow)
         assert over.wait(10)
         assert followed[0].result(10).offset == 1
     assert "must not wait" in str(problems[0])
@@ -350,12 +371,12 @@ def test_a_send_that_never_went_on_costs_the_records_of_its_batch_and_says_so(
     bootstrap: str, new_topic: NewTopic
 ) -> None:
     topic = new_topic()
-    with Producer(bootstrap_servers=bootstrap, delivery_timeout_ms=500, linger_ms=100) as producer:
+    with Producer(bootstrap_servers=bootstrap, delivery_timeout_ms=3000, linger_ms=1500) as producer:
         lost = producer.send(topic, b"lost")
         claimed(producer, topic)
         next_one = producer.send(topic, b"next")
         with pytest.raises(TimedOut, match=r"delivery\.timeout\.ms"):
-            lost.result(10)
+            lost.result(30)
         assert isinstance(next_one.exception(10), TimedOut | None)
         assert producer.send(topic, b"later").result(10).offset >= 0
 

@@ -182,7 +182,7 @@ def test_waiting_ends_when_its_time_is_up(bootstrap: str) -> None:
         begun = time.monotonic()
         assert not found.wait(closed_gate(), 0.05)
         assert not found.wait(closed_gate(), 0)
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < 20
         know_the_brokers(found)
 
 
@@ -262,7 +262,7 @@ def test_a_callback_that_fails_keeps_nobody_from_hearing(
     def end(_: Sent) -> None:
         raise SystemExit
 
-    with Producer(bootstrap_servers=bootstrap, linger_ms=100) as producer:
+    with Producer(bootstrap_servers=bootstrap, linger_ms=60_000) as producer:
         sent = producer.send(topic, b"")
         for callback in (fail, end, fail):
             sent.add_done_callback(callback)
