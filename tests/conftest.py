@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from tests.process import BrokerProcess
@@ -23,6 +24,15 @@ pytest.register_assert_rewrite("tests.clients.promises")
 
 ROOT = Path(__file__).resolve().parent.parent
 OLDEST_JAVA = 17
+
+# An example that takes long says that the machine was busy, not that the code is slow.
+hypothesis.settings.register_profile(
+    "patient",
+    hypothesis.settings(),
+    deadline=None,
+    suppress_health_check=[*hypothesis.settings().suppress_health_check, hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("patient")
 
 
 @functools.cache
