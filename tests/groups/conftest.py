@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.groups.group import Group, compile_java
+from tests.groups.group import SESSION_MS, Group, compile_java
 from tests.groups.stream import Stream
 from tests.process import BrokerProcess
 
 SETTINGS = (
     "group.initial.rebalance.delay.ms=0",
     "group.min.session.timeout.ms=1000",
-    "group.consumer.session.timeout.ms=3000",
+    f"group.consumer.session.timeout.ms={SESSION_MS}",
     "group.consumer.heartbeat.interval.ms=200",
 )
 

@@ -21,8 +21,8 @@ from tests.groups.ledger import Ledger
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTITIONS = 16
-WAIT_S = 30.0
-SESSION_MS = 3000
+WAIT_S = 120.0
+SESSION_MS = 6000
 HEARTBEAT_MS = 300
 
 JAVA_ASSIGNORS = {

@@ -18,7 +18,7 @@ class Stream:
         self.topic = topic
         self._ended = threading.Event()
         admin = AdminClient({"bootstrap.servers": bootstrap})
-        admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(20)
+        admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(60)
         self._producer = Producer(
             {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 0, "log_level": 3}
         )
@@ -37,11 +37,11 @@ class Stream:
         """Writes no more; gives the offset at which each partition ends."""
         self._ended.set()
         self._thread.join()
-        assert self._producer.flush(30) == 0, "records were not stored"
+        assert self._producer.flush(60) == 0, "records were not stored"
         reader = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "nobody"})
         try:
             places = [TopicPartition(self.topic, partition) for partition in range(PARTITIONS)]
-            return [reader.get_watermark_offsets(place, timeout=20)[1] for place in places]
+            return [reader.get_watermark_offsets(place, timeout=60)[1] for place in places]
         finally:
             reader.close()
 

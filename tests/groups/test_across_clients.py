@@ -88,7 +88,7 @@ def test_members_of_different_libraries_agree_on_a_protocol(
     admin = AdminClient({"bootstrap.servers": groups_bootstrap})
 
     def told() -> tuple[str, dict[str, set[int]]]:
-        found = admin.describe_consumer_groups([group.name])[group.name].result(20)
+        found = admin.describe_consumer_groups([group.name])[group.name].result(60)
         return found.partition_assignor, {
             member.client_id: {place.partition for place in member.assignment.topic_partitions}
             for member in found.members
@@ -98,7 +98,7 @@ def test_members_of_different_libraries_agree_on_a_protocol(
         return agreed, {member.name: set(group.ledger.owned(member.name)) for member in group.members}
 
     # Once it rests: cooperative members may give a partition up in a second round.
-    eventually(lambda: told() == believed(), f"the group to agree on {agreed} and on who owns what", 30)
+    eventually(lambda: told() == believed(), f"the group to agree on {agreed} and on who owns what", 120)
     group.let_go(group.members[:1])
     group.wait_until_shared_by(group.members[1:])
     ends = stream.end()
