@@ -9,6 +9,7 @@ import base64
 import shutil
 import subprocess
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 
 from tools.kafka_jars import jars
@@ -19,8 +20,8 @@ FORMAT_LIMIT_S = 60
 HEAP = ("-Xmx1G", "-Xms1G")
 
 
-def start(directory: Path, name: str = "kafka") -> Server:
-    """Formats `directory` when it is new, and starts a node on it."""
+def start(directory: Path, name: str = "kafka", settings: Mapping[str, str] | None = None) -> Server:
+    """Formats `directory` when it is new, and starts a node on it, with these settings beside the bench's own."""
     java = shutil.which("java")
     if java is None:
         raise BrokerFailedError(
@@ -30,7 +31,7 @@ def start(directory: Path, name: str = "kafka") -> Server:
     directory.mkdir(parents=True, exist_ok=True)
     port = free_port()
     properties = directory / "server.properties"
-    properties.write_text(_properties(directory / "data", port, free_port()))
+    properties.write_text(_properties(directory / "data", port, free_port(), settings or {}))
     logging = directory / "log4j2.properties"
     logging.write_text(
         "rootLogger.level=warn\nrootLogger.appenderRef.c.ref=c\nappender.c.type=Console\nappender.c.name=c\n"
@@ -66,7 +67,7 @@ def java_version() -> str:
     return said.splitlines()[0] if said else "unknown"
 
 
-def _properties(data: Path, port: int, controller_port: int) -> str:
+def _properties(data: Path, port: int, controller_port: int, more: Mapping[str, str]) -> str:
     """Kafka's defaults but for what one node on loopback needs."""
     settings = {
         "process.roles": "broker,controller",
@@ -86,4 +87,4 @@ def _properties(data: Path, port: int, controller_port: int) -> str:
         # 60 s by default: a topic's files would go in the middle of a later measurement.
         "log.segment.delete.delay.ms": "0",
     }
-    return "".join(f"{key}={value}\n" for key, value in settings.items())
+    return "".join(f"{key}={value}\n" for key, value in {**settings, **more}.items())

@@ -4,7 +4,7 @@ from barnabas import Consumer, ConsumerRecord, TopicPartition
 from tests.deadline import Deadline
 
 
-def poll_until(consumer: Consumer, count: int, within: float = 30) -> list[ConsumerRecord]:
+def poll_until(consumer: Consumer, count: int, within: float = 60) -> list[ConsumerRecord]:
     """Exactly so many records, in the order they came."""
     found: list[ConsumerRecord] = []
     deadline = Deadline(within, f"{count} records")

@@ -18,7 +18,7 @@ CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
 def read_columns(broker: str, topic: str, count: int, partitions: int = 1) -> pa.Table:
     found: list[pa.RecordBatch] = []
-    deadline = Deadline(30, f"{count} rows")
+    deadline = Deadline(60, f"{count} rows")
     with Consumer(bootstrap_servers=broker) as consumer:
         consumer.assign([TopicPartition(topic, number) for number in range(partitions)])
         consumer.seek_to_beginning()
