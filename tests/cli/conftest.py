@@ -40,7 +40,7 @@ def barnabas(environment: dict[str, str]) -> Run:
             input=stdin.encode(),
             capture_output=True,
             env=environment,
-            timeout=60,
+            timeout=120,
             check=False,
         )
         return Ended(done.returncode, done.stdout.decode(), done.stderr.decode())

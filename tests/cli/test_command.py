@@ -86,7 +86,7 @@ def test_a_broker_starts_without_typer_and_the_client(tmp_path: Path) -> None:
         "main.run()\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script, tmp_path], capture_output=True, text=True, timeout=30, check=True
+        [sys.executable, "-c", script, tmp_path], capture_output=True, text=True, timeout=120, check=True
     )
     assert f"{{'listen': '127.0.0.1:0', 'data': '{tmp_path}'}}" in done.stdout
     for dear in ("typer", "click", "rich", "barnabas.client", "importlib.metadata"):
@@ -136,7 +136,7 @@ def test_the_short_cut_and_typer_agree(tmp_path: Path) -> None:
     ):
         assert _start_arguments(left_to_typer) is None
     ended = subprocess.run(
-        [COMMAND, "up", "--log-format", "xml"], capture_output=True, text=True, timeout=30, check=False
+        [COMMAND, "up", "--log-format", "xml"], capture_output=True, text=True, timeout=120, check=False
     )
     assert ended.returncode == 2
 
@@ -147,7 +147,7 @@ def test_a_closed_stdout_gets_no_traceback(environment: dict[str, str]) -> None:
         capture_output=True,
         text=True,
         env=environment,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert "Traceback" not in done.stderr

@@ -61,7 +61,7 @@ def wait_for(admin: Admin, group: str, members: int) -> None:
         described = admin.describe_group(group)
         return len(described.members) == members and all(each.partitions for each in described.members)
 
-    eventually(is_there, f"{members} members", 30)
+    eventually(is_there, f"{members} members", 60)
 
 
 def table(text: str, first: str) -> list[list[str]]:
@@ -99,12 +99,12 @@ def test_members_share_and_what_they_printed_is_committed_when_they_are_interrup
     first, second = members
     wait_for(admin, group, 2)
     first.send_signal(signal.SIGINT)
-    out = first.communicate(timeout=30)[0]
+    out = first.communicate(timeout=60)[0]
     assert first.returncode == 130
     wait_for(admin, group, 1)
-    eventually(lambda: sum(admin.list_group_offsets(group).values()) == 20, "all to be committed in time", 30)
+    eventually(lambda: sum(admin.list_group_offsets(group).values()) == 20, "all to be committed in time", 60)
     second.send_signal(signal.SIGTERM)
-    out += second.communicate(timeout=30)[0]
+    out += second.communicate(timeout=60)[0]
     assert sorted(map(int, out.split())) == list(range(20))
     assert admin.describe_group(group).state == "Empty"
 
@@ -247,4 +247,4 @@ def test_a_member_of_a_topic_that_is_not_there_is_told_at_once(barnabas: Run, to
     ended = barnabas("consume", topic, "--group", group)
     assert (ended.code, ended.out) == (1, "")
     assert topic in ended.err
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 40

@@ -73,7 +73,7 @@ def test_a_file_on_a_terminal_shows_a_progress_bar(
                 shown += os.read(master, 4096)
             except OSError:
                 break
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
     os.close(master)
     assert b"lines.txt" in shown
     assert b"5.0/5.0 kB" in shown
@@ -164,16 +164,16 @@ def test_what_is_typed_goes_out_without_waiting_for_more(
     ):
         assert producer.stdin is not None
         assert consumer.stdout is not None
-        deadline = Deadline(30, "the typed lines")
+        deadline = Deadline(60, "the typed lines")
         for word in (b"first\n", b"second\n"):
             producer.stdin.write(word)
             producer.stdin.flush()
             assert select.select([consumer.stdout], [], [], deadline.left())[0]
             assert consumer.stdout.readline() == word
         consumer.send_signal(signal.SIGINT)
-        assert consumer.wait(20) == 130
+        assert consumer.wait(60) == 130
         producer.stdin.close()
-        assert producer.wait(20) == 0
+        assert producer.wait(60) == 0
 
 
 def test_a_reader_that_goes_away_is_no_drama(environment: dict[str, str], barnabas: Run, topic: str) -> None:
@@ -188,7 +188,7 @@ def test_a_reader_that_goes_away_is_no_drama(environment: dict[str, str], barnab
         assert process.stderr is not None
         assert process.stdout.readline() == b"some line\n"
         process.stdout.close()
-        assert process.wait(20) == 141
+        assert process.wait(60) == 141
         assert process.stderr.read() == b""
 
 

@@ -13,7 +13,7 @@ from tests.clients.topics import TopicMaker
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
 Tool = Callable[..., str]
-COMMAND_S = 60.0
+COMMAND_S = 120.0
 
 
 @pytest.fixture(scope="module")

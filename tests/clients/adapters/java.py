@@ -15,7 +15,7 @@ from typing import Any
 from tests.clients.adapters.adapter import DEADLINE_S, ClientAdapter, Record, Refusal, Stored
 
 _SOURCE = Path(__file__).with_name("ClientDriver.java")
-_JVM_START_S = 60.0  # the source is compiled at start; several JVMs may share two cores
+_JVM_START_S = 120.0  # the source is compiled at start; several JVMs may share two cores
 
 
 class JavaAdapter(ClientAdapter):
