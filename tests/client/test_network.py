@@ -59,10 +59,14 @@ class Peer:
         return header, decode_request(header, frame)
 
     def exactly(self, size: int) -> bytes:
-        found = self._connection.recv(size, socket.MSG_WAITALL)
-        if len(found) < size:
-            raise ConnectionError("the client hung up")
-        return found
+        found = bytearray()
+        while len(found) < size:
+            # A process that was stopped and goes on gets less than it waits for.
+            more = self._connection.recv(size - len(found), socket.MSG_WAITALL)
+            if not more:
+                raise ConnectionError("the client hung up")
+            found += more
+        return bytes(found)
 
     def answer(self, header: Any, message: Any) -> None:
         chunks: list[Any] = encode_response(message, header.api_version, header.correlation_id)
