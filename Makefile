@@ -15,7 +15,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& { echo $$p; break; }; done)
 
-.PHONY: help run demo test test-fast soak check format bench install clean
+.PHONY: help run demo test test-again test-fast soak check format bench install clean
 
 help:  ## List what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -29,6 +29,10 @@ demo: $(VENV)/.spark  ## Set up, then see a pipeline at work: broker, visitors, 
 test: $(VENV)/.all  ## Set up, then run all tests, the fast ones first (ARGS="-k ...")
 	@echo "Testing ..."
 	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) $(ARGS)
+
+test-again: $(VENV)/.all  ## Only the tests that failed the last time, one after the other
+	@echo "Testing what failed once more, alone ..."
+	@$(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(ARGS)
 
 test-fast: $(VENV)/.all  ## Only the tests that take moments
 	@$(BIN)/python -m pytest -m "not slow and not java" $(ARGS)

@@ -20,6 +20,7 @@ from barnabas.wire.codec import Malformed
 from barnabas.wire.schema import Chunk
 
 if TYPE_CHECKING:
+    from barnabas.broker.known_commits import KnownCommit
     from barnabas.broker.promise import Promise
     from barnabas.broker.router import Later
 
@@ -74,6 +75,7 @@ class Connection:
         "bytes_in",
         "bytes_out",
         "envelope_size",
+        "known_commit",
     )
 
     def __init__(
@@ -91,6 +93,7 @@ class Connection:
         self.bytes_out = 0
         self.envelope_size = 0
         """How long the envelope of the last produce request was, if `envelopes` knows it."""
+        self.known_commit: KnownCommit | None = None
         self._loop = asyncio.get_running_loop()
         self._sock = sock
         self._fd = sock.fileno()

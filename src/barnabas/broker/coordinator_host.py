@@ -20,7 +20,7 @@ from barnabas.types import Millis, Offset
 from barnabas.wire.batch import Record as BatchRecord
 from barnabas.wire.batch import decode_batch, headers, wrap_records
 from barnabas.wire.codec import Malformed
-from barnabas.wire.records import encode_flat
+from barnabas.wire.records import encode_flat, encode_one
 
 if TYPE_CHECKING:
     from barnabas.broker.broker import Broker
@@ -182,11 +182,14 @@ class CoordinatorHost:
 
     def _append(self, records: list[Record], now: Millis) -> None:
         try:
-            rows = [encode(record) for record in records]
+            keys, values = zip(*map(encode, records), strict=True)
         except Malformed as malformed:
             raise Refused(Code.INVALID_REQUEST, f"the log cannot hold it: {malformed}") from malformed
-        body = encode_flat([row[1] for row in rows], [row[0] for row in rows], timestamps=[now] * len(rows))
-        batch = wrap_records(body, len(rows), base_timestamp=now, max_timestamp=now)
+        if len(values) == 1 and values[0] is not None:
+            body = encode_one(values[0], keys[0])
+        else:
+            body = encode_flat(values, keys, timestamps=[now] * len(values))
+        batch = wrap_records(body, len(values), base_timestamp=now, max_timestamp=now)
         self.partition.append(memoryview(bytearray(batch)), now, internal=True)
 
     def _answer_when_safe(self, replies: Replies) -> None:

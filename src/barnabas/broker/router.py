@@ -108,7 +108,12 @@ class Router:
             if chunks is not None:
                 return chunks
         started = perf_counter()
-        header = read_request_header(frame)
+        request = None
+        known = peer.known_commit.read(frame) if peer.known_commit is not None else None
+        if known is not None:
+            header, request = known
+        else:
+            header = read_request_header(frame)
         key, version, correlation_id, _, body_at = header
         route = self._routes.get((key, version))
         if route is None:
@@ -120,7 +125,10 @@ class Router:
             if chunks is not None:
                 route.metrics.observe(perf_counter() - started)
                 return chunks
-        request = route.decode(frame, body_at)
+        if request is None:
+            request = route.decode(frame, body_at)
+            if key == ApiKey.OFFSET_COMMIT:
+                self._learn_commit(frame, header, request, peer)
         try:
             if route.with_header:
                 response = route.handle(self._broker, request, peer, header)
@@ -155,6 +163,15 @@ class Router:
 
             self._envelopes = Envelopes(self._broker)
         self._envelopes.learn(*answered)
+
+    def _learn_commit(
+        self, frame: memoryview, header: RequestHeader, request: Any, peer: "Connection"
+    ) -> None:
+        if peer.known_commit is None:
+            from barnabas.broker.known_commits import KnownCommit
+
+            peer.known_commit = KnownCommit()
+        peer.known_commit.learn(frame, header, request)
 
     def _find(self, key: int, version: int) -> Route | None:
         api = APIS.get(key)

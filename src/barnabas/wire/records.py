@@ -98,7 +98,7 @@ def encode_flat(
     if headers is not None and any(headers):
         return _encode_slowly(values, keys, headers, timestamps)
     if len(values) == 1 and keys is None and values[0] is not None:
-        return _encode_one(values[0])
+        return encode_one(values[0])
     ready = _ready_varints(len(values))
     if keys is None and _are_alike(values, timestamps):
         pieces = _encode_alike(cast("Sequence[bytes]", values), timestamps, ready)
@@ -153,10 +153,15 @@ def encode_flat(
     return b"".join(out)
 
 
-def _encode_one(value: bytes) -> bytes:
-    # 0.8 us: a batch that somebody waits for has one record, as a rule.
+def encode_one(value: bytes, key: bytes | None = None) -> bytes:
+    """The record section of a batch with one record: a batch that somebody waits for, as a rule."""
+    # 0.8 us, 1.0 us with a key.
     size = varint(len(value))
-    return b"".join((varint(len(size) + len(value) + 5), b"\x00\x00\x00\x01", size, value, b"\x00"))
+    if key is None:
+        return b"".join((varint(len(size) + len(value) + 5), b"\x00\x00\x00\x01", size, value, b"\x00"))
+    key_size = varint(len(key))
+    length = len(key_size) + len(key) + len(size) + len(value) + 4
+    return b"".join((varint(length), b"\x00\x00\x00", key_size, key, size, value, b"\x00"))
 
 
 def _are_alike(values: Sequence[bytes | None], timestamps: Sequence[int]) -> bool:
