@@ -148,6 +148,12 @@ class BrokerProcess:
             command.write("5")
         return self.rss_mib()
 
+    def busy_s(self) -> float:
+        """CPU seconds that its event loop has used so far; a machine that is busy elsewhere adds nothing to them."""
+        with open(f"/proc/{self.pid}/task/{self.pid}/stat") as stat:
+            user, system = stat.read().rpartition(")")[2].split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
     def _status_mib(self, field: str) -> float:
         with open(f"/proc/{self.pid}/status") as status:
             for line in status:

@@ -16,7 +16,7 @@ _BALLAST_MIB = 14
 
 
 def namespaces_are_allowed() -> bool:
-    tried = subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False, timeout=10)
+    tried = subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False, timeout=60)
     return tried.returncode == 0
 
 
@@ -62,7 +62,7 @@ class SmallTmpfs(SmallDisk):
 
     def close(self) -> None:
         super().close()
-        self._holder.communicate(timeout=10)  # the end of its input is the end of the holder
+        self._holder.communicate(timeout=60)  # the end of its input is the end of the holder
 
 
 class SmallFiles(SmallDisk):

@@ -13,7 +13,7 @@ from tests.chaos.load import Load
 from tests.clients.adapters.confluent import ConfluentAdapter
 from tests.process import BrokerProcess
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 ROUNDS = 50
 PARTITIONS = 4
@@ -41,11 +41,11 @@ def survived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Survived]:
             admin.create_topic("killed", PARTITIONS, SETTINGS)
         with Load(broker.bootstrap, "killed", PARTITIONS) as load:
             for _ in range(ROUNDS):
-                load.wait_for_acknowledged(chance.randrange(1, 4000), within_s=30)
+                load.wait_for_acknowledged(chance.randrange(1, 4000), within_s=120)
                 broker.kill()
                 broker.start()
                 segments.check_all(broker.data, growing=True)
-            load.finish(within_s=60)
+            load.finish(within_s=120)
         assert broker.stop() == 0, broker.said()
         yield Survived(broker.data, "killed", load.written, load.acknowledged)
     finally:

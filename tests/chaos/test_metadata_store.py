@@ -23,7 +23,7 @@ from tests.clients.records import some_records
 from tests.process import BrokerProcess
 from tests.raw import Gone, RawConnection, frame_of
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 ROUNDS = 20
 BURST = 25

@@ -29,7 +29,7 @@ CROWD = 1_000
 @pytest.mark.parametrize("length", [0x7FFFFFFF, -1, -0x80000000, 101 << 20, 0, 3])
 def test_a_length_that_cannot_be_ends_the_connection(victim: BrokerProcess, length: int) -> None:
     before = victim.rss_mib()
-    with Neighbour(victim.port), RawConnection(victim.port) as connection:
+    with Neighbour(victim), RawConnection(victim.port) as connection:
         connection.send(struct.pack(">i", length) + b"x" * 64)
         assert connection.closes()
     assert victim.rss_mib() < before + 20
@@ -37,13 +37,13 @@ def test_a_length_that_cannot_be_ends_the_connection(victim: BrokerProcess, leng
 
 def test_half_frames_left_open_take_no_memory_for_what_did_not_come(victim: BrokerProcess) -> None:
     before = victim.rss_mib()
-    with ExitStack() as open_ones, Neighbour(victim.port) as neighbour:
+    with ExitStack() as open_ones, Neighbour(victim) as neighbour:
         for _ in range(200):
             connection = open_ones.enter_context(RawConnection(victim.port))
             connection.send(struct.pack(">i", 50 << 20) + b"x" * 100)
         _is_served(victim)
         assert victim.rss_mib() < before + 50
-    assert neighbour.slowest_s < 2
+    assert neighbour.longest_s < 2
 
 
 def test_a_frame_that_comes_byte_by_byte_is_answered(victim: BrokerProcess) -> None:
@@ -55,13 +55,13 @@ def test_a_frame_that_comes_byte_by_byte_is_answered(victim: BrokerProcess) -> N
 
 def test_a_thousand_idle_connections_disturb_nobody(victim: BrokerProcess) -> None:
     before = victim.rss_mib()
-    with ExitStack() as crowd, Neighbour(victim.port) as neighbour:
+    with ExitStack() as crowd, Neighbour(victim) as neighbour:
         idle = [crowd.enter_context(RawConnection(victim.port)) for _ in range(CROWD)]
         _is_served(victim)
         assert victim.rss_mib() < before + 100
         for connection in idle[:: CROWD // 10]:
             assert connection.ask(MetadataRequest([]), 12).brokers
-    assert neighbour.slowest_s < 2
+    assert neighbour.longest_s < 2
 
 
 def test_requests_sent_at_once_are_answered_in_order(victim: BrokerProcess) -> None:
@@ -83,7 +83,7 @@ def test_a_client_that_does_not_read_costs_no_memory(victim: BrokerProcess) -> N
             assert answer.responses[0].partition_responses[0].error_code == 0
     before = victim.rss_mib()
     asked = frame_of(corpus.fetch_request("deaf", 0, 4 << 20), 12)
-    with Neighbour(victim.port) as neighbour, RawConnection(victim.port) as deaf:
+    with Neighbour(victim) as neighbour, RawConnection(victim.port) as deaf:
         deaf.socket.setblocking(False)
         try:
             for _ in range(1_000):
@@ -93,7 +93,7 @@ def test_a_client_that_does_not_read_costs_no_memory(victim: BrokerProcess) -> N
         for _ in range(20):
             _is_served(victim)
         assert victim.rss_mib() < before + 64
-    assert neighbour.slowest_s < 2
+    assert neighbour.longest_s < 2
 
 
 def test_a_client_that_leaves_without_its_answer_leaves_nothing_half_done(victim: BrokerProcess) -> None:
@@ -118,7 +118,7 @@ def test_a_client_that_leaves_without_its_answer_leaves_nothing_half_done(victim
 def test_clients_that_are_cut_off_leave_no_trace(victim: BrokerProcess) -> None:
     """The connection is reset while one answer is on its way and another is being made."""
     asked = frame_of(ApiVersionsRequest("cut", "1"), 3) + frame_of(MetadataRequest(None), 12)
-    with Neighbour(victim.port):
+    with Neighbour(victim):
         for _ in range(2_000):
             with RawConnection(victim.port) as cut:
                 cut.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -128,7 +128,7 @@ def test_clients_that_are_cut_off_leave_no_trace(victim: BrokerProcess) -> None:
 
 
 def test_an_api_we_do_not_know_costs_the_connection_or_gets_an_answer(victim: BrokerProcess) -> None:
-    with Neighbour(victim.port):
+    with Neighbour(victim):
         for key in [*range(-2, 100), 0x7FFF, -0x8000]:
             for version in (0, 99, -1):
                 _answers_or_hangs_up(victim, struct.pack(">hhih", key, version, 1, -1) + b"\0" * 16)
@@ -152,13 +152,13 @@ def test_api_versions_too_new_is_answered_in_the_oldest_words(victim: BrokerProc
 
 def test_nobody_gets_two_thousand_million_partitions(victim: BrokerProcess) -> None:
     before = victim.rss_mib()
-    with Neighbour(victim.port) as neighbour, RawConnection(victim.port) as connection:
+    with Neighbour(victim) as neighbour, RawConnection(victim.port) as connection:
         for count in (0x7FFFFFFF, 1_000_000):
             made = connection.ask(CreateTopicsRequest([CreatableTopic(f"huge-{count}", count, 1)]), 7)
             assert made.topics[0].error_code != 0
             wish = CreatePartitionsTopic(corpus.TOPIC, count)
             assert connection.ask(CreatePartitionsRequest([wish]), 3).results[0].error_code != 0
-    assert neighbour.slowest_s < 2
+    assert neighbour.longest_s < 2
     assert victim.rss_mib() < before + 50
 
 

@@ -79,12 +79,13 @@ def _survives(connection: RawConnection, body: bytes) -> bool:
 
 
 @pytest.mark.slow(seconds=50)
+@pytest.mark.timeout(900)
 def test_a_hundred_thousand_mutated_frames_cost_only_their_sender(victim: BrokerProcess) -> None:
     chance = random.Random(SEED)
     frames = corpus.frames()
     before = victim.rss_mib()
     survived = 0
-    with Neighbour(victim.port) as neighbour:
+    with Neighbour(victim) as neighbour:
         connection = RawConnection(victim.port)
         for _ in range(FRAMES):
             if _survives(connection, mutated(frames, chance)):
@@ -102,7 +103,7 @@ def test_a_hundred_thousand_mutated_frames_cost_only_their_sender(victim: Broker
     said = "".join(victim.output)
     assert "ERROR" not in said, said[said.find("ERROR") :][:4000]
     assert "Traceback" not in said
-    assert neighbour.slowest_s < 5
+    assert neighbour.longest_s < 5
     assert victim.rss_mib() < before + MAY_GROW_MIB
     _everything_written_is_sound(victim)
 
