@@ -4,9 +4,11 @@ import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from barnabas.spark.nursery import python_of
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux only")
 
-LIMIT_S = 60
+LIMIT_S = 180
 TELLS = """
 import json, os, sys
 json.dump({"arguments": sys.argv[1:], "said": sys.stdin.read(), "folder": os.getcwd(), "path": sys.path,
@@ -109,6 +111,29 @@ def test_who_ends_the_launcher_ends_the_process(
         started.send_signal(signal.SIGTERM)
         assert started.stdout.read() == b""  # closed, by the launcher and by the process
         started.wait(LIMIT_S)
+
+
+def test_who_ends_the_launcher_before_it_was_answered_ends_the_process_all_the_same(tmp_path: Path) -> None:
+    door = tmp_path / "door"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as nursery, ExitStack() as started:
+        nursery.bind(str(door))
+        nursery.listen()
+        nursery.settimeout(LIMIT_S)
+        asked_for = started.enter_context(
+            subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
+        )
+        asking = started.enter_context(
+            subprocess.Popen([sys.executable, "-I", "-S", launcher.__file__, str(door), "-m", "waits"])
+        )
+        connection, _ = nursery.accept()
+        with connection:
+            _, fds, _, _ = socket.recv_fds(connection, 4, 3)
+            for fd in fds:
+                os.close(fd)
+            asking.send_signal(signal.SIGTERM)
+            connection.sendall(launcher.TAKEN + b"%d" % asked_for.pid)
+            assert asked_for.wait(LIMIT_S) == -signal.SIGTERM
+        assert asking.wait(LIMIT_S) == 0
 
 
 def test_the_nursery_ends_with_its_driver_even_if_that_is_killed(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def test_a_master_that_is_down_is_told_within_seconds() -> None:
         began = time.monotonic()
         with pytest.raises(BarnabasError, match=r"No Spark master answers at spark://127\.0\.0\.1"):
             start_session("test", master=f"spark://127.0.0.1:{taken.getsockname()[1]}")
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 40  # Spark itself would try for more than a minute
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.java
 
 Topic = Callable[..., str]
 BEGIN_MS = 1_700_000_000_000
-LIMIT_S = 90
+LIMIT_S = 180
 
 
 def options(broker: Broker, topic: str) -> dict[str, str]:

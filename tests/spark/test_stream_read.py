@@ -15,7 +15,7 @@ from tests.spark.conftest import Load
 pytestmark = pytest.mark.java
 
 Topic = Callable[..., str]
-LIMIT_S = 60
+LIMIT_S = 180
 
 
 class Stream:

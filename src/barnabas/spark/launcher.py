@@ -32,6 +32,8 @@ def main(nursery: str, *arguments: str) -> None:
 def _ask(nursery: str, arguments: tuple[str, ...], environment: dict[str, str]) -> None:
     """Wait for the end of the process that the nursery has made; come back if it makes none."""
     request = json.dumps({"arguments": arguments, "environment": environment, "folder": os.getcwd()}).encode()
+    # Who ends us from here on means the process that we are about to get: it is told when we know which that is.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.connect(nursery)
@@ -43,6 +45,8 @@ def _ask(nursery: str, arguments: tuple[str, ...], environment: dict[str, str]) 
             _wait_for(int(answer.removeprefix(TAKEN)), connection)
     except OSError:
         return
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _wait_for(pid: int, connection: socket.socket) -> None:
@@ -54,6 +58,7 @@ def _wait_for(pid: int, connection: socket.socket) -> None:
 
     try:
         signal.signal(signal.SIGTERM, pass_on)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         connection.recv(1)  # nothing comes: it is closed when the process ends
     finally:
         os._exit(0)
