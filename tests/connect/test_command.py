@@ -120,6 +120,7 @@ def test_a_missing_java_is_one_sentence(tmp_path: Path) -> None:
 
 @pytest.mark.java
 @pytest.mark.slow(seconds=60)
+@pytest.mark.timeout(900)
 def test_a_flow_is_stopped_killed_and_goes_on_where_it_was(tmp_path: Path) -> None:
     file = _declared(tmp_path)
     command = [*COMMAND, "connect", "run", str(file), "--master", "local[2]"]

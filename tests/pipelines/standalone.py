@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.deadline import eventually
 
-START_S = 60.0
+START_S = 180.0
 
 
 class Standalone:

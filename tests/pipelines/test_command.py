@@ -96,7 +96,7 @@ def test_what_cannot_run_is_told_in_one_sentence_within_seconds(
     assert (ended.returncode, ended.stdout) == (code, "")
     assert sentence in ended.stderr
     assert ended.stderr.count("\n") == 1
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 60
 
 
 def test_a_missing_java_is_told_in_one_sentence(
@@ -112,6 +112,7 @@ def test_a_missing_java_is_told_in_one_sentence(
 
 
 @pytest.mark.slow(seconds=50)
+@pytest.mark.timeout(900)
 @pytest.mark.java
 def test_ctrl_c_ends_a_pipeline_cleanly_and_it_goes_on_where_it_was(
     spark: Any, broker: Broker, made: Callable[..., Made], tmp_path: Path
@@ -138,10 +139,10 @@ def test_ctrl_c_ends_a_pipeline_cleanly_and_it_goes_on_where_it_was(
         assert running.stderr is not None
         try:
             committed = tmp_path / "checkpoints" / "offline-load" / "out" / "commits" / "0"
-            eventually(committed.exists, "the first batch to be done", 120)
+            eventually(committed.exists, "the first batch to be done", 280)
             running.send_signal(signal.SIGINT)
             said = running.stderr.read()
-            assert running.wait(60) == 0, said
+            assert running.wait(180) == 0, said
         finally:
             running.kill()
     assert re.search(
@@ -164,6 +165,7 @@ def test_ctrl_c_ends_a_pipeline_cleanly_and_it_goes_on_where_it_was(
 
 
 @pytest.mark.slow(seconds=50)
+@pytest.mark.timeout(900)
 @pytest.mark.java
 def test_a_pipeline_that_fails_says_why_in_one_sentence(
     spark: Any, broker: Broker, made: Callable[..., Made], tmp_path: Path
@@ -187,6 +189,7 @@ def test_a_pipeline_that_fails_says_why_in_one_sentence(
 
 
 @pytest.mark.slow(seconds=50)
+@pytest.mark.timeout(900)
 @pytest.mark.java
 def test_the_demo_shows_what_it_finds_and_ends_by_itself(tmp_path: Path) -> None:
     ended = barnabas("demo", "--seconds", "12", cwd=tmp_path, TMPDIR=str(tmp_path))
@@ -215,7 +218,7 @@ def test_declarative_pipelines_without_spark_connect_say_what_to_install(tmp_pat
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     assert "pip install 'pyspark[pipelines]'" in ended.stderr.splitlines()[-1], json.dumps(ended.stderr)

@@ -20,10 +20,14 @@ from tests.conftest import ROOT
 from tests.pipelines.conftest import Made
 from tests.pipelines.standalone import Standalone
 
-pytestmark = [pytest.mark.slow(seconds=100), pytest.mark.java, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow(seconds=100), pytest.mark.java, pytest.mark.timeout(900)]
 
 COMMAND = Path(sys.executable).with_name("barnabas")
-WHEN_ALL_ARE_THERE = "spark.scheduler.minRegisteredResourcesRatio=1.0"
+WHEN_ALL_ARE_THERE = (
+    # Spark knows what all are only where it is told how many cores there are to be, and waits half a minute for them.
+    *("--conf", "spark.cores.max=2", "--conf", "spark.scheduler.minRegisteredResourcesRatio=1.0"),
+    *("--conf", "spark.scheduler.maxRegisteredResourcesWaitingTime=240s"),
+)
 PIPELINE = '''
 """Readings, and which process had them in hand."""
 import os
@@ -70,8 +74,7 @@ def test_every_master_gives_the_same_counts_and_sums(
             file,
             "--master",
             "local-cluster[2,1,1024]",
-            "--conf",
-            WHEN_ALL_ARE_THERE,
+            *WHEN_ALL_ARE_THERE,
         ],
         readings,
         broker,
@@ -79,7 +82,7 @@ def test_every_master_gives_the_same_counts_and_sums(
     )
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     with Standalone(tmp_path, workers=2) as cluster:
-        to_both = ("--master", cluster.master, "--conf", WHEN_ALL_ARE_THERE)
+        to_both = ("--master", cluster.master, *WHEN_ALL_ARE_THERE)
         run([submit, *to_both, file], readings, broker, tmp_path / "standalone")
 
     values = [json.loads(row["value"]) for row in readings.rows]
