@@ -6,9 +6,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
+from pyspark.sql.streaming import StreamingQueryListener
 
 from barnabas import Producer
 from barnabas.pipelines.running import Ended
@@ -205,6 +207,34 @@ def test_a_topic_becomes_a_table_and_the_table_a_topic(
     sent = Counter(json.dumps(each, sort_keys=True) for each in values)
     assert Counter(json.dumps(json.loads(row["value"]), sort_keys=True) for row in returned) == sent
     assert all(json.loads(row["value"])["service"] == bytes(row["key"]).decode() for row in returned)
+
+
+def test_rows_that_spark_tells_of_late_are_counted(
+    spark: Any, made: Callable[..., Made], run_once: Callable[..., Ended], tmp_path: Path
+) -> None:
+    class Slow(StreamingQueryListener):  # type: ignore[misc]
+        """Spark tells one listener after the other: who comes behind this one hears everything late."""
+
+        def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+            pass
+
+        def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+            Event().wait(4)
+
+        def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+            pass
+
+        def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+            pass
+
+    readings = made("metrics", 300, 5.0)
+    slow = Slow()
+    spark.streams.addListener(slow)
+    try:
+        ended = run_once("offline-load", source=readings.topic, output=str(tmp_path / "table"))
+    finally:
+        spark.streams.removeListener(slow)
+    assert ended.rows == {"out": 300}
 
 
 def test_a_table_keeps_the_newest_row_a_key_and_forgets_what_was_deleted(

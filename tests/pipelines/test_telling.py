@@ -70,7 +70,7 @@ def test_progress_adds_up_and_tells_when_all_queries_ended() -> None:
     progress.expect("good", "1")
     progress.expect("bad", "2")
     batch = SimpleNamespace(
-        id="1",
+        runId="1",
         numInputRows=1500,
         processedRowsPerSecond=750.0,
         batchDuration=2000,
@@ -78,14 +78,32 @@ def test_progress_adds_up_and_tells_when_all_queries_ended() -> None:
     )
     for _ in range(2):
         progress.onQueryProgress(SimpleNamespace(progress=batch))
-    stranger = SimpleNamespace(progress=SimpleNamespace(id="3"))
+    stranger = SimpleNamespace(progress=SimpleNamespace(runId="3"))
     progress.onQueryProgress(stranger)
     assert progress.line() == ("good 3,000 rows, 750/s, lag 0, batch 2.0 s | bad 0 rows, 0/s, batch 0.0 s")
-    progress.onQueryTerminated(SimpleNamespace(id="1"))
+    progress.onQueryTerminated(SimpleNamespace(runId="1"))
     assert not progress.all_ended.is_set()
-    progress.onQueryTerminated(SimpleNamespace(id="2"))
+    progress.onQueryTerminated(SimpleNamespace(runId="2"))
     assert progress.all_ended.is_set()
     assert ended == ["ended", "ended"]
+
+
+def test_what_comes_before_its_query_is_known_counts_and_a_second_try_is_waited_for() -> None:
+    progress = Progress(["good"], lambda: None, io.StringIO())
+    batch = SimpleNamespace(
+        runId="1", numInputRows=7, processedRowsPerSecond=1.0, batchDuration=1, sources=[source("{}", "{}")]
+    )
+    progress.onQueryProgress(SimpleNamespace(progress=batch))
+    progress.onQueryTerminated(SimpleNamespace(runId="1"))
+    assert not progress.all_ended.is_set()
+    progress.expect("good", "1")
+    assert progress.states["good"].rows == 7
+    assert progress.all_ended.is_set()
+    progress.expect("good", "2")
+    progress.onQueryTerminated(SimpleNamespace(runId="1"))
+    assert not progress.all_ended.is_set()
+    progress.onQueryTerminated(SimpleNamespace(runId="2"))
+    assert progress.all_ended.is_set()
 
 
 class Terminal(io.StringIO):

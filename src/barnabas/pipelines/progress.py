@@ -35,25 +35,42 @@ class Progress(StreamingQueryListener):  # type: ignore[misc]
         self.states = {name: QueryState() for name in names}
         self._ended = ended
         self.all_ended = threading.Event()
-        self._names_by_id: dict[str, str] = {}
+        self._names: dict[str, str] = {}
+        self._early: list[tuple[Callable[[Any], None], Any]] = []
+        self._lock = threading.Lock()
         self._live = Line(out or sys.stderr)
 
-    def expect(self, name: str, query_id: str) -> None:
-        """From here on events of this query are counted."""
-        self._names_by_id[query_id] = name
+    def expect(self, name: str, run_id: str) -> None:
+        """Events of this run of a query are counted, also those that came before we knew of it."""
+        with self._lock:
+            # A run that is tried again takes the place of the one that failed.
+            self._names = {run: other for run, other in self._names.items() if other != name} | {run_id: name}
+            self.states[name].ended = False
+            self.all_ended.clear()
+            early, self._early = self._early, []
+        for hear, event in early:
+            hear(event)
+
+    def _name_of(self, run_id: object, hear: Callable[[Any], None], event: Any) -> str | None:
+        """Which query this is about; None if it is another's, or one that may still be made known."""
+        with self._lock:
+            name = self._names.get(str(run_id))
+            if name is None and len(self._names) < len(self.states):
+                self._early.append((hear, event))
+            return name
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802
         pass
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-        name = self._names_by_id.get(str(event.id))
+        name = self._name_of(event.runId, self.onQueryIdle, event)
         if name is not None:
             self.states[name].rows_per_s = 0.0
             self._tell()
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
         progress = event.progress
-        name = self._names_by_id.get(str(progress.id))
+        name = self._name_of(progress.runId, self.onQueryProgress, event)
         if name is None:
             return
         state = self.states[name]
@@ -66,11 +83,11 @@ class Progress(StreamingQueryListener):  # type: ignore[misc]
         self._tell()
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-        name = self._names_by_id.get(str(event.id))
+        name = self._name_of(event.runId, self.onQueryTerminated, event)
         if name is None:
             return
         self.states[name].ended = True
-        if all(state.ended for state in self.states.values()):
+        if all(self.states[begun].ended for begun in self._names.values()):
             self.all_ended.set()
         self._ended()
 

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 _LOOK_S = 2.0
+_TOLD_S = 30.0
+"""What the last batch did is told by Spark after the end of its query, on a busy machine seconds after."""
+
 _TRIES = 5
 _TOO_SLOW = "Python worker failed to connect back"
 _BROKER_TIMEOUT_MS = 5_000
@@ -130,7 +133,7 @@ def _run_streams(
         writer = sinks[name].writer(streaming[name], around).queryName(f"{pipeline.name} {name}")
         writer = writer.option("checkpointLocation", f"{around.checkpoint}/{name}")
         query = writer.trigger(**_trigger(how)).start()
-        progress.expect(name, str(query.id))
+        progress.expect(name, str(query.runId))
         queries[name] = query
 
     try:
@@ -148,7 +151,7 @@ def _run_streams(
         for query in queries.values():
             query.stop()
         if queries:
-            progress.all_ended.wait(_LOOK_S)
+            progress.all_ended.wait(_TOLD_S)
         spark.streams.removeListener(progress)
         progress.done()
     rows_of = {name: state.rows for name, state in progress.states.items()}
