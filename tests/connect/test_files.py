@@ -1,9 +1,11 @@
 """Files in, files out: each once, what does not fit goes where it is told to."""
 
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
+from pyspark.sql.streaming import StreamingQueryListener
 
 from barnabas.connect.connector import Batch
 from barnabas.connect.delta import DeltaSink
@@ -60,6 +62,37 @@ def test_csv_to_parquet_and_json_with_dead_letters(spark: Any, run_file: RunFile
     (tmp_path / "in" / "2.csv").write_text("id,user,amount\n0,eve,7\n")
     assert run_file(text).told.rows == 1  # the file that came, and no other
     assert _rows(spark.read.parquet(f"{tmp_path}/table"), "id") == [(0,), (1,), (3,)]
+
+
+@pytest.mark.slow
+def test_rows_that_spark_tells_of_late_are_counted(spark: Any, run_file: RunFile, tmp_path: Path) -> None:
+    class Slow(StreamingQueryListener):  # type: ignore[misc]
+        """Spark tells one listener after the other: who comes behind this one hears everything late."""
+
+        def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+            pass
+
+        def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+            Event().wait(7)
+
+        def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+            pass
+
+        def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+            pass
+
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.txt").write_text("one\ntwo\n")
+    slow = Slow()
+    spark.streams.addListener(slow)
+    try:
+        done = run_file(
+            f'[source.lines]\nconnector = "text"\npath = "{tmp_path}/in"\n'
+            f'[sink.out]\nconnector = "jsonlines"\npath = "{tmp_path}/out"\n'
+        )
+    finally:
+        spark.streams.removeListener(slow)
+    assert (done.told.batches, done.told.rows) == (1, 2)
 
 
 def test_a_header_that_is_not_the_schema_ends_the_flow(run_file: RunFile, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from barnabas.streams import Run
 
 _STOP_TIMEOUT_S = 30.0
-_LISTEN_TIMEOUT_S = 5.0
+_LISTEN_TIMEOUT_S = 30.0
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400}
 
 

@@ -17,6 +17,7 @@ class Listener(StreamingQueryListener):  # type: ignore[misc]
         self._note = note
         self._run: str | None = None
         self._early: list[Any] = []
+        self._early_ends: set[str] = set()
         self._lock = threading.Lock()
         self.heard_the_end = threading.Event()
 
@@ -25,8 +26,11 @@ class Listener(StreamingQueryListener):  # type: ignore[misc]
         with self._lock:
             self._run = run
             early, self._early = self._early, []
+            ended = run in self._early_ends
         for progress in early:
             self._tell(progress)
+        if ended:
+            self.heard_the_end.set()
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802
         pass
@@ -42,7 +46,10 @@ class Listener(StreamingQueryListener):  # type: ignore[misc]
         self._tell(event.progress)
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-        # `follow` comes right after the start; a query that ended before it is waited for in vain, for a moment.
+        with self._lock:
+            if self._run is None:
+                self._early_ends.add(str(event.runId))
+                return
         if str(event.runId) == self._run:
             self.heard_the_end.set()
 
