@@ -1,5 +1,6 @@
 """One partition's log: what goes in comes out, in order and at its offset, whatever happens in between."""
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -13,6 +14,7 @@ from barnabas.log.log import Log
 from barnabas.testing.disk import SimulatedDisk
 from barnabas.types import LeaderEpoch, Millis, Offset
 from barnabas.wire.batch import Record, decode_batch, encode_batch, headers, read_header
+from barnabas.wire.compression import Compression
 from tests.log.batches import (
     FOLDER,
     NOW,
@@ -53,6 +55,39 @@ def test_a_refused_batch_leaves_no_trace() -> None:
             log.append(bad, epoch=EPOCH, now=NOW)
     assert (log.end, log.epochs.latest, len(log.producers)) == (1, 0, 0)
     assert {name: log._disk.open(f"{FOLDER}/{name}").size for name in log._disk.list(FOLDER)} == files
+
+
+def own(log: Log, *values: bytes) -> bytes:
+    """A batch as the leader makes it: at its place."""
+    records = [Record(log.end + n, NOW, b"key", value) for n, value in enumerate(values)]
+    return encode_batch(records, base_offset=log.end, leader_epoch=EPOCH)
+
+
+def test_the_leaders_own_batches_are_stored_like_those_of_producers() -> None:
+    one, other = open_log(), open_log()
+    for number in range(40):
+        values = [b"%d" % number] * (1 + number % 3)
+        one.append_own(own(one, *values), len(values), epoch=EPOCH, now=NOW)
+        other.append(memoryview(bytearray(own(other, *values))), epoch=EPOCH, now=NOW, internal=True)
+    assert stored_batches(one) == stored_batches(other)
+    assert (one.end, one.size, one.epochs.entries) == (other.end, other.size, other.epochs.entries)
+    assert len(one.segments) == len(other.segments) > 1
+    check_files(one)
+
+
+def test_the_leaders_own_batches_obey_the_topics_settings() -> None:
+    config = replace(SMALL, message_timestamp_type="LogAppendTime", compression_type="gzip")
+    log = open_log(config)
+    log.append_own(own(log, b"a" * 200), 1, epoch=EPOCH, now=Millis(NOW + 5))
+    header = read_header(stored_batches(log)[0])
+    assert (header.is_log_append_time, header.max_timestamp, header.codec) == (
+        True,
+        NOW + 5,
+        Compression.GZIP,
+    )
+    with pytest.raises(Refused) as refused:
+        open_log().append_own(own(open_log(), b"x" * 5000), 1, epoch=EPOCH, now=NOW)
+    assert refused.value.code is Code.MESSAGE_TOO_LARGE
 
 
 def test_a_retried_batch_is_stored_once_and_answered_with_its_first_offset() -> None:

@@ -18,7 +18,7 @@ from barnabas.coordinator.refusals import append_code, refusal
 from barnabas.errors import Code, Refused
 from barnabas.types import Millis, Offset
 from barnabas.wire.batch import Record as BatchRecord
-from barnabas.wire.batch import decode_batch, headers, wrap_records
+from barnabas.wire.batch import decode_batch, headers
 from barnabas.wire.codec import Malformed
 from barnabas.wire.records import encode_flat, encode_one
 
@@ -189,8 +189,7 @@ class CoordinatorHost:
             body = encode_one(values[0], keys[0])
         else:
             body = encode_flat(values, keys, timestamps=[now] * len(values))
-        batch = wrap_records(body, len(values), base_timestamp=now, max_timestamp=now)
-        self.partition.append(memoryview(bytearray(batch)), now, internal=True)
+        self.partition.append_own(body, len(values), now)
 
     def _answer_when_safe(self, replies: Replies) -> None:
         partition = self.partition

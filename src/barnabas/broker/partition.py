@@ -10,6 +10,7 @@ from barnabas.errors import Code, Refused
 from barnabas.log.epochs import UNKNOWN_EPOCH, EpochEnd
 from barnabas.log.log import Appended, Log
 from barnabas.types import NO_EPOCH, LeaderEpoch, Millis, Offset, TopicPartition
+from barnabas.wire.batch import wrap_records
 
 
 class Watcher(Protocol):
@@ -40,14 +41,25 @@ class Partition:
         unstable = self.log.producers.first_unstable
         return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
 
-    def append(self, batches: memoryview, now: Millis, *, internal: bool = False) -> Appended:
-        """Store a batch as its leader; `internal` is for one that the broker itself has made."""
-        appended = self.log.append(batches, epoch=self.epoch, now=now, internal=internal)
+    def append(self, batches: memoryview, now: Millis) -> Appended:
+        """Store a batch as its leader."""
+        appended = self.log.append(batches, epoch=self.epoch, now=now)
         # The only replica there is has it: that commits it.
         self.high_watermark = self.log.end
         if self._watchers:
             self.wake()
         return appended
+
+    def append_own(self, body: bytes, count: int, now: Millis) -> None:
+        """Store so many records that the broker itself has made, given as the record section of a batch."""
+        log, epoch = self.log, self.epoch
+        batch = wrap_records(
+            body, count, base_timestamp=now, max_timestamp=now, base_offset=log.end, leader_epoch=epoch
+        )
+        log.append_own(batch, count, epoch=epoch, now=now)
+        self.high_watermark = log.end
+        if self._watchers:
+            self.wake()
 
     def read(self, offset: Offset, max_bytes: int, *, committed: bool) -> FileSlice | None:
         """Records from `offset` on, below the high watermark (committed: below the last stable offset)."""

@@ -26,7 +26,7 @@ from barnabas.log.rolling import is_stale, must_roll
 from barnabas.log.segment import Segment
 from barnabas.log.snapshots import Snapshots
 from barnabas.log.validate import validate
-from barnabas.types import LeaderEpoch, Millis, Offset
+from barnabas.types import Buffer, LeaderEpoch, Millis, Offset
 from barnabas.wire.batch import CONTROL
 
 _PLACED = Struct(">qii")
@@ -162,25 +162,42 @@ class Log:
         first = self.end
         last = Offset(first + header.last_offset_delta)
         max_timestamp = Millis(header.max_timestamp)
-        size = len(batch)
-        chain = self._chain
-        try:
-            if must_roll(chain.active, config, size, last, max_timestamp, now):
-                self._roll(now)
-            _PLACED.pack_into(batch, 0, first, header.batch_length, epoch)
-            chain.active.append(batch, last, max_timestamp, config.index_interval_bytes)
-        except OSError as error:
-            raise self._failed("append to", error) from error
-        chain.size += size
-        self.end = self.producers.end = Offset(last + 1)
-        if epoch != self.epochs.latest:
-            self.epochs.assign(epoch, first)
+        _PLACED.pack_into(batch, 0, first, header.batch_length, epoch)
+        self._write(batch, last, max_timestamp, epoch, now)
         if producer_id >= 0:
             if marker:
                 self.producers.note_marker(header, first, marker, max_timestamp)
             elif not header.attributes & CONTROL:
                 self.producers.note(header, first)
         return tuple.__new__(Appended, (first, last, append_time, False))
+
+    def append_own(self, batch: bytes, count: int, *, epoch: LeaderEpoch, now: Millis) -> None:
+        """Store a batch that the leader itself has made `now`, with the offset and the epoch that it is to have.
+
+        No producer's, no control batch; so nothing has to be looked at, and a third less is done than for `append`.
+        """
+        config = self.config
+        is_plain = config.message_timestamp_type == "CreateTime" and config.compression_type == "producer"
+        if not is_plain or len(batch) > config.max_message_bytes or len(batch) > config.segment_bytes:
+            self.append(memoryview(bytearray(batch)), epoch=epoch, now=now, internal=True)
+            return
+        self._write(batch, Offset(self.end + count - 1), now, epoch, now)
+
+    def _write(
+        self, batch: Buffer, last: Offset, max_timestamp: Millis, epoch: LeaderEpoch, now: Millis
+    ) -> None:
+        """Put a batch that is as it is to be at the end of the log."""
+        chain, config, size = self._chain, self.config, len(batch)
+        try:
+            if must_roll(chain.active, config, size, last, max_timestamp, now):
+                self._roll(now)
+            chain.active.append(batch, last, max_timestamp, config.index_interval_bytes)
+        except OSError as error:
+            raise self._failed("append to", error) from error
+        chain.size += size
+        if epoch != self.epochs.latest:
+            self.epochs.assign(epoch, self.end)
+        self.end = self.producers.end = Offset(last + 1)
 
     def append_replicated(self, batches: memoryview, *, now: Millis) -> None:
         """Store what a leader has stored, as it is; a batch cut off at the end is left for the next fetch."""
