@@ -77,10 +77,14 @@ def launch(name: str, command: Sequence[str], port: int, log: Path) -> Server:
 
 
 def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
+    """A port that is ours until this process ends: a socket that is bound and never listens keeps it from all
+    but those who reuse addresses, as brokers do. A broker may take a minute to come to its port."""
+    keeper = socket.socket()
+    keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    keeper.bind(("127.0.0.1", 0))
+    port: int = keeper.getsockname()[1]
+    keeper.detach()
+    return port
 
 
 def last_words(log: Path) -> str:
