@@ -428,6 +428,24 @@ def test_attempts_to_connect_are_paced() -> None:
         assert time.monotonic() - began > 0.75 * 0.8
 
 
+def test_requests_that_end_in_a_pause_do_not_prolong_it(tmp_path: Path) -> None:
+    """Else whoever asks again and again, with less patience than the pause is long, would never connect."""
+    port = free_port()
+    with network(f"127.0.0.1:{port}", retry_backoff_ms=2000, request_timeout_ms=700) as found:
+
+        def is_answered() -> bool:
+            try:
+                return bool(
+                    found.call(None, MetadataRequest(topics=[]), MetadataResponse, timeout=30).brokers
+                )
+            except Refused:
+                return False
+
+        assert not is_answered()
+        with Broker(data=tmp_path, port=port):
+            eventually(is_answered, "an answer of the broker that is there again", 60)
+
+
 def test_a_node_that_moved_is_found_at_its_new_address() -> None:
     def script(peer: Peer) -> None:
         header, _ = peer.serve_metadata()

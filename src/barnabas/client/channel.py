@@ -96,6 +96,7 @@ class Channel:
         self.expires = _NEVER
         """No request can be late before this moment."""
         self.used = 0.0
+        self.was_tried = False
         self.was_open = False
         self._host = host
         self._poller = host.poller

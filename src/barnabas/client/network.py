@@ -253,7 +253,8 @@ class Network(Loop):
         for key, each in list(self._channels.items()):
             if each is channel:
                 del self._channels[key]
-        if not channel.was_open:
+        # A request that had no time to wait for the end of a pause says nothing about the broker.
+        if channel.was_tried and not channel.was_open:
             failures = self._pauses.get(channel.address, (0, 0.0))[0] + 1
             self._pauses[channel.address] = failures, time.monotonic() + self.backoff(failures)
         if not self._is_closed and not isinstance(why, _Idle):
@@ -262,6 +263,7 @@ class Network(Loop):
     def _connect(self, channel: Channel) -> None:
         if self._is_closed or channel.state is not State.WAITING:
             return
+        channel.was_tried = True
         host, port = channel.address
         try:
             endpoints = _look_up(host, port, socket.AI_NUMERICHOST)
