@@ -56,7 +56,7 @@ def test_an_example_runs_and_prints_what_the_page_says(example: Example, brokers
         [sys.executable, "-W", "error", "-c", code],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
         env=os.environ | {"COLUMNS": "100"},
     )

@@ -2,12 +2,14 @@
 
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,6 @@ from barnabas.pipelines.finding import find
 from barnabas.pipelines.running import Run, run_on
 from barnabas.testing import Broker
 from tests.conftest import ROOT
-from tests.deadline import eventually
 from tests.pipelines.conftest import Made
 
 COMMAND = Path(sys.executable).with_name("barnabas")
@@ -39,6 +40,15 @@ def barnabas(*arguments: str, cwd: Path, **more: str) -> "subprocess.CompletedPr
         timeout=280,
         check=False,
     )
+
+
+def read_screen(screen: int, until: str | None = None) -> str:
+    """What is written to a terminal, up to a word or until nobody has it open any more."""
+    said = b""
+    with suppress(OSError):  # that is how the end is told
+        while (until is None or until.encode() not in said) and (part := os.read(screen, 1 << 16)):
+            said += part
+    return said.decode(errors="replace")
 
 
 def test_a_new_pipeline_can_be_described_and_is_not_written_over(tmp_path: Path) -> None:
@@ -128,25 +138,27 @@ def test_ctrl_c_ends_a_pipeline_cleanly_and_it_goes_on_where_it_was(
         "output=table",
     )
     given = {"BARNABAS_BOOTSTRAP": broker.bootstrap}
+    # On a terminal it is told at once what is done; the file of a commit is there before Spark is through with it.
+    screen, terminal = pty.openpty()
     with subprocess.Popen(
         [COMMAND, *arguments, "--master", "local[2]"],
         cwd=tmp_path,
         env=environment() | given,
-        stderr=subprocess.PIPE,
-        text=True,
+        stderr=terminal,
         start_new_session=True,
     ) as running:
-        assert running.stderr is not None
+        os.close(terminal)
         try:
-            committed = tmp_path / "checkpoints" / "offline-load" / "out" / "commits" / "0"
-            eventually(committed.exists, "the first batch to be done", 280)
+            said = read_screen(screen, until="out 500 rows, ")
             running.send_signal(signal.SIGINT)
-            said = running.stderr.read()
+            said += read_screen(screen)
             assert running.wait(180) == 0, said
         finally:
             running.kill()
+            os.close(screen)
+    assert (tmp_path / "checkpoints" / "offline-load" / "out" / "commits" / "0").exists()
     assert re.search(
-        r"offline-load was stopped after [\d.]+ s; it goes on from checkpoints/offline-load\n$", said
+        r"offline-load was stopped after [\d.]+ s; it goes on from checkpoints/offline-load\r\n$", said
     )
     assert "out 500 rows, " in said
     assert ", lag 0, " in said
