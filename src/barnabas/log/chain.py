@@ -9,12 +9,14 @@ from collections.abc import Sequence
 from struct import Struct
 
 from barnabas.disk import FileSlice
+from barnabas.log.records import first_reaching, record_section
 from barnabas.log.segment import SWAP, Segment
 from barnabas.types import Millis, Offset
-from barnabas.wire.batch import LENGTH_AT, LOG_OVERHEAD, decode_batch
+from barnabas.wire.batch import LENGTH_AT, LOG_OVERHEAD, BatchHeader, decode_batch
 
 _LENGTH = Struct(">i")
 _KNOWN_PLACES = 32
+_ANY = -(1 << 63)
 
 
 class SegmentChain:
@@ -180,11 +182,9 @@ class SegmentChain:
             for position, header in segment.reaching(timestamp, start):
                 if header.base_offset >= below:
                     return None
-                for record in decode_batch(segment.read_batch(position, header.size)):
-                    if record.timestamp >= timestamp and record.offset >= start:
-                        if record.offset >= below:
-                            return None
-                        return Millis(record.timestamp), Offset(record.offset)
+                found = _first_reaching(segment.read_batch(position, header.size), header, timestamp, start)
+                if found is not None:
+                    return found if found[1] < below else None
         return None
 
     def max_timestamp(self, start: Offset) -> tuple[Millis, Offset] | None:
@@ -206,3 +206,17 @@ class SegmentChain:
                         if record.offset >= start and (best is None or record.timestamp > best[0]):
                             best = record.timestamp, record.offset
         return (Millis(best[0]), Offset(best[1])) if best else None
+
+
+def _first_reaching(
+    batch: bytes, header: BatchHeader, timestamp: Millis, start: Offset
+) -> tuple[Millis, Offset] | None:
+    """The first record of a batch that is neither before this time nor before this offset."""
+    base_timestamp, base_offset = header.base_timestamp, header.base_offset
+    # The broker's time is that of all records, whatever they say themselves; the batch is known to reach it.
+    delta = _ANY if header.is_log_append_time else timestamp - base_timestamp
+    found = first_reaching(record_section(batch, header), header.count, delta, start - base_offset)
+    if found is None:
+        return None
+    time = header.max_timestamp if header.is_log_append_time else base_timestamp + found[0]
+    return Millis(time), Offset(base_offset + found[1])
