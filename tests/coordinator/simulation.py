@@ -236,6 +236,7 @@ class World:
         self.coordinator = self._coordinator()
         self.coordinator.loaded(self.now)
         self.committed: dict[OffsetCommitKey, int] = {}
+        """What was committed last, as only the records say it: no code of the machine has touched this."""
         self.owners: dict[tuple[int, int], str] = {}
         """Who was ever given a partition, by generation and partition."""
         self.waiting: dict[int, tuple[Any, Callable[[Any], None]]] = {}
@@ -321,10 +322,8 @@ class World:
         context = Context(version, client, "/10.0.0.1", f"{token}")
         group = self.coordinator.groups.get(GROUP)
         effects = self.coordinator.handle(request, context, self.now, token)
-        if isinstance(request, OffsetCommitRequest) and effects.records and request.member_id:
-            assert isinstance(group, ClassicGroup)
-            assert request.member_id in group.members, "a stranger has committed"
-            assert request.generation_id_or_member_epoch == group.generation, "a zombie has committed"
+        if isinstance(request, OffsetCommitRequest) and effects.records:
+            self._check_commit(request, group)
         self._carry_out(effects)
 
     # The log
@@ -358,7 +357,8 @@ class World:
         record = decode(key, value)
         assert record is not None
         self.shadow.apply(record)
-        if isinstance(record.key, OffsetCommitKey) and isinstance(record.value, OffsetCommitValue):
+        if isinstance(record.key, OffsetCommitKey):
+            assert isinstance(record.value, OffsetCommitValue), "nothing expires here, and nobody deletes"
             self.committed[record.key] = record.value.offset
         elif isinstance(record.value, GroupMetadataValue):
             self._note_owners(record.value)
@@ -377,6 +377,10 @@ class World:
             for partition in response.assignment:
                 owner = self.owners.get((request.generation_id, partition))
                 assert owner == who, f"{who} was given a partition of {owner}"
+        elif isinstance(request, OffsetFetchRequest):
+            for row in response.groups[0].topics[0].partitions:
+                last = self.committed.get(OffsetCommitKey(GROUP, TOPIC, row.partition_index), -1)
+                assert row.committed_offset == last, "a member would go on from somewhere else"
         if self.calm or self.rng.random() > 0.05:
             self.after(self._delay(), lambda: hear(response))
 
@@ -394,10 +398,21 @@ class World:
 
     # What must hold
 
+    def _check_commit(self, request: OffsetCommitRequest, group: Any) -> None:
+        """An offset may fall only by somebody who may say so: a member of the generation, or nobody's administrator."""
+        if not request.member_id:
+            assert group is None or not group.members, "a stranger has committed"
+            return
+        assert isinstance(group, ClassicGroup)
+        assert request.member_id in group.members, "a stranger has committed"
+        assert request.generation_id_or_member_epoch == group.generation, "a zombie has committed"
+
     def _check(self) -> None:
         groups, offsets = lasting(self.coordinator)
         shadow_groups, shadow_offsets = lasting(self.shadow)
         assert offsets == shadow_offsets, "offsets have changed without a commit"
+        live = {OffsetCommitKey(*row[:3]): row[3] for row in self.coordinator.offsets.rows()}
+        assert live == self.committed, "an offset is not the one that was committed last"
         for group_id, recording in groups.items():
             assert recording == shadow_groups[group_id], "a group at rest is not what the log says"
         group = self.coordinator.groups.get(GROUP)

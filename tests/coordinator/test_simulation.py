@@ -1,9 +1,15 @@
 """The group machine under thousands of seeds: whatever the world does, what must hold holds after every event."""
 
 import os
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
+from barnabas.coordinator.classic import ClassicGroup
+from barnabas.coordinator.offsets import CommittedOffsets
+from barnabas.coordinator.records import OffsetCommitKey, OffsetCommitValue
+from barnabas.wire.messages.offsets import OffsetCommitRequest
 from tests.coordinator.simulation import World
 
 BLOCK = 100
@@ -20,3 +26,39 @@ def test_no_seed_breaks_a_group(block: int) -> None:
         except Exception as problem:
             problem.add_note(f"seed {seed}: World({seed}).run() in tests/coordinator/simulation.py")
             raise
+
+
+def forget_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the live coordinator and a replay both would: they agree, and are both wrong."""
+    apply = CommittedOffsets.apply
+
+    def forget(self: CommittedOffsets, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
+        if value is None or value.offset % 31 != 30:
+            apply(self, key, value)
+
+    monkeypatch.setattr(CommittedOffsets, "apply", forget)
+
+
+def let_the_dead_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member that has missed a generation commits what is another's."""
+    check = ClassicGroup.check_commit
+
+    def believe(self: ClassicGroup, request: OffsetCommitRequest, now: int) -> None:
+        if request.member_id in self.members:
+            request = replace(request, generation_id_or_member_epoch=self.generation)
+        check(self, request, now)
+
+    monkeypatch.setattr(ClassicGroup, "check_commit", believe)
+
+
+def run_seeds(seeds: range) -> None:
+    for seed in seeds:
+        World(seed).run()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plant", [forget_a_commit, let_the_dead_commit])
+def test_a_bug_is_found(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    with pytest.raises(AssertionError, match="committed"):
+        run_seeds(range(BLOCKS * BLOCK))
