@@ -27,16 +27,19 @@ class Flusher:
             running = self._running.get(partition)
             if running is None:
                 running = self._running[partition] = asyncio.create_task(self._flush(partition))
-                running.add_done_callback(lambda _: self._running.pop(partition, None))
             await asyncio.shield(running)
 
     async def _flush(self, partition: Partition) -> None:
-        flush = partition.log.begin_flush()
-        if flush is None:
-            return
         try:
+            flush = partition.log.begin_flush()
+            if flush is None:
+                return
             await asyncio.get_running_loop().run_in_executor(None, flush.run)
+            partition.log.finish_flush(flush)
         except OSError as error:
             log.error("cannot force %s to disk: %s", partition.tp, error)
             raise Refused(Code.KAFKA_STORAGE_ERROR) from error
-        partition.log.finish_flush(flush)
+        finally:
+            # Here and not in a callback, which comes a turn later: waiting for a task that is done takes no turn
+            # of the loop, so whoever found it then would find it for ever.
+            del self._running[partition]
