@@ -37,6 +37,7 @@ from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopi
 from barnabas.wire.messages.offsets import (
     OffsetCommitPartition,
     OffsetCommitRequest,
+    OffsetCommitResponse,
     OffsetCommitTopic,
     OffsetDeletePartition,
     OffsetDeleteRequest,
@@ -455,6 +456,25 @@ def test_commits_wait_for_the_disk_where_the_topic_wants_them_there() -> None:
         find(connection, "g")
         assert commit(connection, "g", "t", 5) == Code.NONE
         assert committed(connection, "g", "t") == 5
+
+
+def test_commits_that_wait_for_the_disk_are_answered_when_their_coordinator_goes() -> None:
+    with (
+        Broker({"log.flush.interval.messages": "1"}) as broker,
+        connect(broker) as connection,
+        connect(broker) as other,
+    ):
+        create(connection, "t")
+        find(connection, "g")
+        topics = [OffsetCommitTopic("t", [OffsetCommitPartition(0, 7)])]
+        commits = [frame_of(OffsetCommitRequest("g", topics=topics), 9, number) for number in range(500)]
+        connection.send(b"".join(commits))
+        gone = other.ask(DeleteTopicsRequest(topics=[DeleteTopicState("__consumer_offsets")]), 6)
+        assert gone.responses[0].error_code == Code.NONE
+        answers = [decode_response(OffsetCommitResponse, 9, connection.receive()) for _ in commits]
+        assert [number for number, _ in answers] == list(range(500))
+        codes = {answer.topics[0].partitions[0].error_code for _, answer in answers}
+        assert codes <= {Code.NONE, Code.NOT_COORDINATOR}
 
 
 def test_a_group_whose_name_the_log_cannot_hold_is_told_so(connection: RawConnection, topic: str) -> None:

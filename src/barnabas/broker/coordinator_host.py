@@ -79,7 +79,8 @@ class CoordinatorHost:
         self._broker = broker
         self._owed: deque[tuple[Offset, Replies]] = deque()
         """Answers that wait for the high watermark."""
-        self._flushing: set[asyncio.Task[None]] = set()
+        self._flushing: dict[asyncio.Task[None], Replies] = {}
+        """Answers that wait for the disk."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = NEVER
         self._awake_by = NEVER
@@ -107,12 +108,13 @@ class CoordinatorHost:
         self._is_closed = True
         self._disarm()
         self.partition.unwatch(self)
+        owed = [*self._flushing.values(), *(replies for _, replies in self._owed)]
         for task in self._flushing:
             task.cancel()
         effects = self.coordinator.resign(Code.NOT_COORDINATOR)
         for waiting, answer in effects.replies:
             waiting.give(answer)
-        for _, replies in self._owed:
+        for replies in owed:
             for waiting, _ in replies:
                 waiting.give(refusal(waiting.request, Code.NOT_COORDINATOR))
 
@@ -196,8 +198,8 @@ class CoordinatorHost:
         stored = partition.log
         if stored.unflushed >= stored.config.flush_messages:
             task = asyncio.create_task(self._answer_when_flushed(stored.end, replies))
-            self._flushing.add(task)
-            task.add_done_callback(self._flushing.discard)
+            self._flushing[task] = replies
+            task.add_done_callback(self._flushing.pop)
         elif partition.high_watermark >= stored.end:
             for waiting, answer in replies:
                 waiting.give(answer)
