@@ -227,7 +227,12 @@ def _target(to: str | None, shift_by: int | None) -> dict[str, int]:
     if re.fullmatch(r"\d+", to):
         return {"to_offset": int(to)}
     where = {"earliest": EARLIEST, "latest": LATEST}.get(to)
-    return {"to": moment(to) if where is None else where}
+    try:
+        return {"to": moment(to) if where is None else where}
+    except WrongUsage:
+        # Not as where only a time is wanted: milliseconds would be taken for an offset.
+        ways = "earliest, latest, an offset, a time as 2026-01-31T12:00, or 10m for 10 minutes ago"
+        raise WrongUsage(f"--to takes {ways}, not {to!r}.") from None
 
 
 def _shown(number: int | None) -> str:
