@@ -224,7 +224,9 @@ def test_a_reset_that_makes_no_sense_is_one_sentence(
     assert ended.err.count("\n") == 1
 
 
-def test_who_says_no_place_to_go_on_from_is_told_all_there_are(barnabas: Run, filled: str, group: str) -> None:
+def test_who_says_no_place_to_go_on_from_is_told_all_there_are(
+    barnabas: Run, filled: str, group: str
+) -> None:
     ended = barnabas("group", "reset", group, "--topic", filled, "--to", "whenever")
     assert all(way in ended.err for way in ("earliest", "latest", "an offset", "T12:00", "10m", "'whenever'"))
     assert "milliseconds" not in ended.err
