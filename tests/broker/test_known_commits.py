@@ -86,6 +86,13 @@ def test_who_writes_in_a_way_of_his_own_is_decoded_each_time() -> None:
     assert learned(frame).read(frame) is None
 
 
+def test_what_is_large_is_not_kept_for_as_long_as_its_connection() -> None:
+    request = commit(7)
+    request.topics[0].partitions[0].committed_metadata = "x" * 20_000
+    frame = seen(request, 9)
+    assert learned(frame).read(frame) is None
+
+
 def test_who_never_repeats_himself_is_not_learned_for_ever() -> None:
     known = KnownCommit()
     for number in range(10):

@@ -19,6 +19,9 @@ _PATIENCE = 4
 """How often in a row a commit is learned by heart and not seen again, before that is given up."""
 
 _MOST_PARTITIONS = 64
+_MOST_BYTES = 16 << 10
+"""What is remembered stays for as long as its connection does: a large commit would be kept in memory for nothing."""
+
 _CORRELATION_AT = 4
 _CORRELATION_END = 8
 _NUMBER = Struct(">i").unpack_from
@@ -57,7 +60,7 @@ class KnownCommit:
     def learn(self, frame: memoryview, header: RequestHeader, request: OffsetCommitRequest) -> None:
         """Remember a request that was just decoded, if there may be more like it."""
         parts = [part for topic in request.topics for part in topic.partitions]
-        if not self._patience or not 0 < len(parts) <= _MOST_PARTITIONS:
+        if not self._patience or not 0 < len(parts) <= _MOST_PARTITIONS or len(frame) > _MOST_BYTES:
             return
         self._patience -= 1
         offsets = [part.committed_offset for part in parts]
