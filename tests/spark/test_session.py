@@ -76,6 +76,10 @@ def test_a_local_session_forks_warm_workers_and_speaks_to_them_without_tcp(spark
     assert spark.sparkContext.parallelize([0], 1).mapPartitions(look).collect() == [True]
 
 
+def test_arrow_in_java_does_not_check_each_byte(spark: Any) -> None:
+    assert spark._jvm.org.apache.arrow.memory.BoundsChecking.BOUNDS_CHECKING_ENABLED is False
+
+
 def test_a_python_that_was_chosen_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
     with session._workers_python("local[2]"):

@@ -97,6 +97,9 @@ def _defaults(master: str | None) -> dict[str, str]:
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.sql.shuffle.partitions": str(_cores(master)),
+            # Arrow in Java checks every byte it is asked for against the ends of its buffer: 10 % of a read or write.
+            # What it reads was written by Arrow, in a process of ours.
+            "spark.driver.extraJavaOptions": "-Darrow.enable_unsafe_memory_access=true",
         }
         if sys.platform == "linux" and len(str(private_folder())) <= _LONGEST_SOCKET_FOLDER:
             # Over TCP each task waits 40 ms for the second thing that Spark says to it, held back by Nagle's algorithm.
