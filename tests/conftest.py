@@ -20,7 +20,7 @@ import pytest
 
 from tests.process import BrokerProcess
 
-pytest.register_assert_rewrite("tests.clients.promises")
+pytest.register_assert_rewrite("tests.clients.promises", "tests.log.batches")
 
 ROOT = Path(__file__).resolve().parent.parent
 OLDEST_JAVA = 17

@@ -54,13 +54,13 @@ class Slice:
         size = int(np.maximum(self.value.size, 0).sum())
         if self.key is not None:
             size += int(np.maximum(self.key.size, 0).sum())
-        return size + (0 if self.headers is None else int(self.headers.nbytes))
+        return size + (0 if self.headers is None else _bytes_of(self.headers))
 
 
 def slices_of(columns: Mapping[str, pa.ChunkedArray], *, target_bytes: int, now_ms: int) -> Iterator[Slice]:
     """All rows in order, in slices of about so many bytes."""
     total = len(columns["value"])
-    size = sum(column.nbytes for column in columns.values())
+    size = sum(map(_bytes_of, columns.values()))
     at = 0
     while at < total:
         rows = _fair_share(total - at, min(max(1, total * target_bytes // max(size, 1)), _MOST_ROWS))
@@ -70,6 +70,13 @@ def slices_of(columns: Mapping[str, pa.ChunkedArray], *, target_bytes: int, now_
             found = _slice(columns, at, rows, now_ms)
         yield found
         at += rows
+
+
+def _bytes_of(column: pa.Array | pa.ChunkedArray) -> int:
+    try:
+        return int(column.nbytes)
+    except pa.ArrowException:  # of views, as polars has them, only newer pyarrows know what a part takes
+        return int(column.get_total_buffer_size())
 
 
 def _fair_share(left: int, most: int) -> int:
