@@ -16,7 +16,7 @@ from barnabas.wire.batch import (
     wrap_records,
 )
 from barnabas.wire.compression import Compression
-from barnabas.wire.records import encode_flat, encode_one, encode_records, varint
+from barnabas.wire.records import encode_flat, encode_records, varint
 
 contents = st.none() | st.binary(max_size=80) | st.integers(4000, 4200).map(bytes)
 headers = st.lists(st.tuples(st.text(max_size=9), st.none() | st.binary(max_size=20)), max_size=3)
@@ -34,7 +34,9 @@ def test_varints_are_kafkas(number: int) -> None:
 @given(st.binary(max_size=80) | st.integers(4000, 9000).map(bytes), contents)
 @settings(deadline=None)
 def test_one_record_is_a_batch_of_one(value: bytes, key: bytes | None) -> None:
-    assert encode_one(value, key) == b"".join(encode_records([(0, 0, key, value, ())], 0, 0))
+    assert encode_flat([value], [key], timestamps=[0]) == b"".join(
+        encode_records([(0, 0, key, value, ())], 0, 0)
+    )
 
 
 @given(st.lists(rows, min_size=1, max_size=30), st.booleans(), st.booleans(), st.sampled_from(Compression))

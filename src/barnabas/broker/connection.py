@@ -94,6 +94,7 @@ class Connection:
         self.envelope_size = 0
         """How long the envelope of the last produce request was, if `envelopes` knows it."""
         self.known_commit: KnownCommit | None = None
+        """The last commit that came, if one has."""
         self._loop = asyncio.get_running_loop()
         self._sock = sock
         self._fd = sock.fileno()

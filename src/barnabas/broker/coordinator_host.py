@@ -20,7 +20,7 @@ from barnabas.types import Millis, Offset
 from barnabas.wire.batch import Record as BatchRecord
 from barnabas.wire.batch import decode_batch, headers
 from barnabas.wire.codec import Malformed
-from barnabas.wire.records import encode_flat, encode_one
+from barnabas.wire.records import encode_flat
 
 if TYPE_CHECKING:
     from barnabas.broker.broker import Broker
@@ -187,10 +187,7 @@ class CoordinatorHost:
             keys, values = zip(*map(encode, records), strict=True)
         except Malformed as malformed:
             raise Refused(Code.INVALID_REQUEST, f"the log cannot hold it: {malformed}") from malformed
-        if len(values) == 1 and values[0] is not None:
-            body = encode_one(values[0], keys[0])
-        else:
-            body = encode_flat(values, keys, timestamps=[now] * len(values))
+        body = encode_flat(values, keys, timestamps=[now] * len(values))
         self.partition.append_own(body, len(values), now)
 
     def _answer_when_safe(self, replies: Replies) -> None:

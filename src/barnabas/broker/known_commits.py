@@ -33,7 +33,7 @@ _NO_OFFSET = bytes(8)
 class KnownCommit:
     """Mutable: the last commit of a connection, as it was decoded, and its bytes with holes for what changes."""
 
-    __slots__ = ("_bytes", "_header", "_holes", "_patience", "_request")
+    __slots__ = ("_bytes", "_header", "_holes", "_parts", "_patience", "_request")
 
     def __init__(self) -> None:
         self._bytes = bytearray()
@@ -44,13 +44,9 @@ class KnownCommit:
         known = self._bytes
         if len(frame) != len(known):
             return None
-        seen = bytearray(frame)
-        seen[_CORRELATION_AT:_CORRELATION_END] = _NO_NUMBER
-        for at, _ in self._holes:
-            seen[at : at + 8] = _NO_OFFSET
-        if seen != known:
+        if _blank(frame, self._holes) != known:
             return None
-        for at, part in self._holes:
+        for at, part in zip(self._holes, self._parts, strict=True):
             (part.committed_offset,) = _OFFSET(frame, at)
         self._patience = _PATIENCE
         key, version, _, client_id, body_at = self._header
@@ -68,15 +64,21 @@ class KnownCommit:
         for part, offset in zip(parts, offsets, strict=True):
             part.committed_offset = offset
         holes = [at for at in range(len(empty)) if empty[at] != full[at]][:: len(_NO_OFFSET)]
-        seen = bytearray(frame)
-        seen[_CORRELATION_AT:_CORRELATION_END] = _NO_NUMBER
-        for at in holes:
-            seen[at : at + 8] = _NO_OFFSET
         # Whoever writes a number or a tag in a way of his own is not worth the trouble.
-        self._bytes = empty if seen == empty else bytearray()
-        self._holes = list(zip(holes, parts, strict=True))
+        self._bytes = empty if _blank(frame, holes) == empty else bytearray()
+        self._holes = holes
+        self._parts = parts
         self._header = header
         self._request = request
+
+
+def _blank(frame: memoryview, holes: list[int]) -> bytearray:
+    """A frame with nothing where its correlation id and its offsets are."""
+    blank = bytearray(frame)
+    blank[_CORRELATION_AT:_CORRELATION_END] = _NO_NUMBER
+    for at in holes:
+        blank[at : at + len(_NO_OFFSET)] = _NO_OFFSET
+    return blank
 
 
 def _with_offset(

@@ -44,10 +44,7 @@ class Partition:
     def append(self, batches: memoryview, now: Millis) -> Appended:
         """Store a batch as its leader."""
         appended = self.log.append(batches, epoch=self.epoch, now=now)
-        # The only replica there is has it: that commits it.
-        self.high_watermark = self.log.end
-        if self._watchers:
-            self.wake()
+        self._commit()
         return appended
 
     def append_own(self, body: bytes, count: int, now: Millis) -> None:
@@ -57,7 +54,11 @@ class Partition:
             body, count, base_timestamp=now, max_timestamp=now, base_offset=log.end, leader_epoch=epoch
         )
         log.append_own(batch, count, epoch=epoch, now=now)
-        self.high_watermark = log.end
+        self._commit()
+
+    def _commit(self) -> None:
+        # The only replica there is has it all.
+        self.high_watermark = self.log.end
         if self._watchers:
             self.wake()
 

@@ -174,7 +174,7 @@ class Log:
     def append_own(self, batch: bytes, count: int, *, epoch: LeaderEpoch, now: Millis) -> None:
         """Store a batch that the leader itself has made `now`, with the offset and the epoch that it is to have.
 
-        No producer's, no control batch; so nothing has to be looked at, and a third less is done than for `append`.
+        No producer's, no control batch: nothing in it has to be looked at.
         """
         config = self.config
         is_plain = config.message_timestamp_type == "CreateTime" and config.compression_type == "producer"

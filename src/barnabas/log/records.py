@@ -80,7 +80,7 @@ def first_reaching(
     section: bytes, count: int, timestamp_delta: int, offset_delta: int
 ) -> tuple[int, int] | None:
     """Both deltas of the first of `count` records for which neither is below these; None where there is none."""
-    # 0.25 us a record, and only up to the one that is looked for: batches of a megabyte have ten thousand.
+    # 0.3 us a record, and only up to the one that is looked for: batches of a megabyte have ten thousand.
     at = 0
     try:
         for _ in range(count):

@@ -97,8 +97,8 @@ def encode_flat(
         raise ValueError(f"{len(values)} values have {len(timestamps)} timestamps")
     if headers is not None and any(headers):
         return _encode_slowly(values, keys, headers, timestamps)
-    if len(values) == 1 and keys is None and values[0] is not None:
-        return encode_one(values[0])
+    if len(values) == 1 and values[0] is not None:
+        return _encode_one(values[0], None if keys is None else next(iter(keys)))
     ready = _ready_varints(len(values))
     if keys is None and _are_alike(values, timestamps):
         pieces = _encode_alike(cast("Sequence[bytes]", values), timestamps, ready)
@@ -153,9 +153,8 @@ def encode_flat(
     return b"".join(out)
 
 
-def encode_one(value: bytes, key: bytes | None = None) -> bytes:
-    """The record section of a batch with one record: a batch that somebody waits for, as a rule."""
-    # 0.8 us, 1.0 us with a key.
+def _encode_one(value: bytes, key: bytes | None) -> bytes:
+    # 0.7 us, 0.9 us with a key: a batch that somebody waits for has one record, as a rule.
     size = varint(len(value))
     if key is None:
         return b"".join((varint(len(size) + len(value) + 5), b"\x00\x00\x00\x01", size, value, b"\x00"))
