@@ -34,6 +34,7 @@ from bench.measure import (
     interleave,
     sides_of,
 )
+from bench.page_cache import PageCache
 from bench.server import BrokerFailedError, Server
 from bench.warm_up import SECONDS as WARM_UP_SECONDS
 from bench.warm_up import warm_up
@@ -118,7 +119,9 @@ def _run(
         _progress(console) as bar,
     ):
         _check_room(Path(folder))
-        task = bar.add_task("", total=total_s)
+        task = bar.add_task("filling the page cache", total=total_s)
+        pages = PageCache(Path(folder))
+        pages.fill()
         sides = _sides(Path(folder), chosen.control, size, lambda name: _warmed(bar, task, name, size))
         try:
             for workload in workloads:
@@ -136,7 +139,15 @@ def _run(
                 cases, started = workload.cases(size), time.monotonic()
                 compared = sides_of(workload, sides)
                 try:
-                    measured = interleave(workload, cases, compared, rounds, on_step=step, on_failure=failure)
+                    measured = interleave(
+                        workload,
+                        cases,
+                        compared,
+                        rounds,
+                        before=pages.fill,
+                        on_step=step,
+                        on_failure=failure,
+                    )
                 finally:
                     _stop_own(compared, sides)
                 sections.append((workload, measured))

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from bench import wire
 from bench.processes import Spent, Usage, machine_busy_s
@@ -66,7 +67,7 @@ class Answered:
 
 
 def run(server: Server, load: Load) -> Answered:
-    _until_accepted(server, load)
+    until_accepted(server, load.frames, load.error_offset)
     with tempfile.NamedTemporaryFile(prefix="bench-frames-") as frames:
         frames.write(b"".join(load.frames))
         frames.flush()
@@ -80,36 +81,53 @@ def run(server: Server, load: Load) -> Answered:
             str(load.error_offset),
             frames.name,
         )
-        return _measured(server, (*program(), *arguments), load)
+        said, spent, busy_s = watched(server, (*program(), *arguments), load.warm_up_s + load.seconds)
+    if said["errors"] or not said["requests"]:
+        raise GeneratorFailedError(f"{server.name} refused {said['errors']} of {said['requests']} requests")
+    return Answered(
+        requests=said["requests"],
+        sent_bytes=said["bytes"],
+        seconds=said["seconds"],
+        generator_cpu_s=said["cpu_s"],
+        p50_ns=said["p50_ns"],
+        p99_ns=said["p99_ns"],
+        usage=Usage(said["seconds"], said["cpu_s"], said["cpu_s"], spent, busy_s),
+    )
+
+
+def program() -> tuple[str, ...]:
+    """The command of the generator."""
+    compiled = built("loadgen")
+    return (sys.executable, str(HERE / "loadgen_plain.py")) if compiled is None else (compiled,)
 
 
 @cache
-def program() -> tuple[str, ...]:
-    """The command of the generator; compiled once for each state of its source."""
+def built(name: str) -> str | None:
+    """The program made of bench/NAME.c, compiled once for each state of its source; None without a C compiler."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
-        return (sys.executable, str(HERE / "loadgen_plain.py"))
-    source = HERE / "loadgen.c"
-    built = BUILT / f"loadgen-{hashlib.sha256(source.read_bytes()).hexdigest()[:12]}"
+        return None
+    source = HERE / f"{name}.c"
+    built = BUILT / f"{name}-{hashlib.sha256(source.read_bytes()).hexdigest()[:12]}"
     if not built.exists():
         BUILT.mkdir(parents=True, exist_ok=True)
         command = (compiler, "-O2", "-o", str(built), str(source))
         done = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_LIMIT_S, check=False)
         if done.returncode:
             raise GeneratorFailedError(f"{compiler} could not compile {source.name}: {done.stderr[:300]}")
-    return (str(built),)
+    return str(built)
 
 
 def described() -> str:
     return "C (epoll)" if len(program()) == 1 else "Python (no C compiler found; it may be the limit)"
 
 
-def _until_accepted(server: Server, load: Load) -> None:
+def until_accepted(server: Server, frames: Sequence[bytes], error_offset: int) -> None:
     """Sends each frame once, again while it is refused: a topic just created has no leader for some milliseconds."""
     deadline = time.monotonic() + ACCEPTED_LIMIT_S
-    at = load.error_offset - wire.LENGTH_BYTES
+    at = error_offset - wire.LENGTH_BYTES
     with socket.create_connection((server.host, server.port), timeout=ACCEPTED_LIMIT_S) as sock:
-        for frame in load.frames:
+        for frame in frames:
             while (code := wire.ask(sock, frame)[at : at + 2]) != b"\x00\x00":
                 if time.monotonic() > deadline:
                     number = int.from_bytes(code, "big", signed=True)
@@ -117,10 +135,11 @@ def _until_accepted(server: Server, load: Load) -> None:
                 time.sleep(0.01)
 
 
-def _measured(server: Server, command: Sequence[str], load: Load) -> Answered:
+def watched(server: Server, command: Sequence[str], seconds: float) -> tuple[dict[str, Any], Spent, float]:
+    """What a generator said that takes about so long, and what the broker and the machine spent meanwhile."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     # The generator bounds itself; this is for the day it does not.
-    watchdog = threading.Timer(load.warm_up_s + load.seconds + 60, process.kill)
+    watchdog = threading.Timer(seconds + 60, process.kill)
     watchdog.start()
     try:
         assert process.stdout is not None
@@ -137,15 +156,4 @@ def _measured(server: Server, command: Sequence[str], load: Load) -> Answered:
             process.wait()
     if process.returncode or not line:
         raise GeneratorFailedError(f"{server.name}: {complaint.strip() or 'the load generator was stopped'}")
-    said = json.loads(line)
-    if said["errors"] or not said["requests"]:
-        raise GeneratorFailedError(f"{server.name} refused {said['errors']} of {said['requests']} requests")
-    return Answered(
-        requests=said["requests"],
-        sent_bytes=said["bytes"],
-        seconds=said["seconds"],
-        generator_cpu_s=said["cpu_s"],
-        p50_ns=said["p50_ns"],
-        p99_ns=said["p99_ns"],
-        usage=Usage(said["seconds"], said["cpu_s"], said["cpu_s"], spent, busy_s),
-    )
+    return json.loads(line), spent, busy_s

@@ -202,14 +202,19 @@ def interleave(
     sides: Mapping[str, SideState],
     rounds: int,
     *,
+    before: Callable[[], None],
     on_step: Callable[[str, Case], None],
     on_failure: Callable[[str, Case, Exception], None],
 ) -> list[Readings]:
-    """Every case in every round on one side, then at once on the other. The first case warms up, unread."""
+    """Every case in every round on one side, then at once on the other. The first case warms up, unread.
+
+    `before` is called before each.
+    """
     order = [sides[KAFKA], sides[OURS]]
 
     def once(side: SideState, case: Case) -> Measured | None:
         try:
+            before()
             return workload.run(side, case)
         except (BrokerFailedError, RuntimeError, OSError) as error:
             on_failure(side.name, case, error)

@@ -14,8 +14,8 @@ from fastcrc.crc32 import iscsi as crc32c
 
 Check = Callable[[bytes], bool]
 CLIENT_ID = b"bench"
-API_PRODUCE, API_METADATA, API_VERSIONS = 0, 3, 18
-PRODUCE_VERSION = 9
+API_PRODUCE, API_FETCH, API_METADATA, API_VERSIONS = 0, 1, 3, 18
+PRODUCE_VERSION, FETCH_VERSION = 9, 11
 LENGTH_BYTES = 4
 BATCH_HEADER_BYTES = 61
 
@@ -70,6 +70,34 @@ def error_offset(topic: str) -> int:
     """Where in the answer to produce_request (its length included) the partition's error code is."""
     # length, correlation id, no tags, one topic, its name, one partition, its index
     return 4 + 4 + 1 + 1 + (1 + len(topic.encode())) + 1 + 4
+
+
+def fetch_request(topic: str, offset: int, *, max_wait_ms: int = 500) -> bytes:
+    """A whole Fetch v11 frame for partition 0 of one topic, which waits for the first byte."""
+    name = topic.encode()
+    body = b"".join(
+        (
+            # a consumer, its patience, 1 byte at least, 1 MiB at most, uncommitted, no session
+            struct.pack(">iiiibii", -1, max_wait_ms, 1, 1 << 20, 0, 0, -1),
+            struct.pack(">ih", 1, len(name)) + name,
+            # partition 0, no leader epoch, where it reads from, no log start offset, 1 MiB at most
+            struct.pack(">iiiqqi", 1, 0, -1, offset, -1, 1 << 20),
+            struct.pack(">ih", 0, 0),  # nothing to forget, no rack
+        )
+    )
+    return frame(header(API_FETCH, FETCH_VERSION) + body)
+
+
+def fetch_offset_at(topic: str) -> int:
+    """Where in the frame of fetch_request (its length included) the int64 is that it reads from."""
+    return len(fetch_request(topic, 0)) - 6 - 4 - 8 - 8
+
+
+def empty_fetch_bytes(topic: str) -> int:
+    """How long an answer to fetch_request without records is, its length included."""
+    # length, correlation id, throttle, error, session; topics, name; partitions, index, error, two watermarks, log
+    # start, aborted transactions, replica to prefer, size of the records
+    return 4 + 4 + 4 + 2 + 4 + 4 + (2 + len(topic.encode())) + 4 + 4 + 2 + 8 + 8 + 8 + 4 + 4 + 4
 
 
 def batch(values: Sequence[bytes], timestamp_ms: int) -> bytes:
