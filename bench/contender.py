@@ -58,6 +58,9 @@ class Confluent:
     def __init__(self, job: Job) -> None:
         self._job, self._values = job, values(job["record_bytes"])
         self._acknowledged = 0
+        self._failures: list[str] = []
+        self._asks: dict[str, Any] = {}
+        """What `produce` is asked for beside topic and value."""
 
     @cached_property
     def _producer(self) -> Any:
@@ -67,19 +70,24 @@ class Confluent:
         return Producer({"bootstrap.servers": job["bootstrap"], "acks": "all", "linger.ms": job["linger_ms"]})
 
     def produce(self, count: int) -> Iterator[int]:
-        produce, poll, topic = self._producer.produce, self._producer.poll, self._job["topic"]
+        produce, poll, topic, asks = (
+            self._producer.produce,
+            self._producer.poll,
+            self._job["topic"],
+            self._asks,
+        )
         for number, value in enumerate(itertools.islice(itertools.cycle(self._values), count)):
             while True:
                 try:
-                    produce(topic, value)
+                    produce(topic, value, **asks)
                     break
                 except BufferError:
                     poll(0.01)
             poll(0)
             if number % TABLE_ROWS == 0:
                 yield number
-        if self._producer.flush(LIMIT_S):
-            raise ContenderFailedError("not all records were acknowledged")
+        if self._producer.flush(LIMIT_S) or self._failures:
+            raise ContenderFailedError(f"not all records were acknowledged {self._failures[:1]}")
         yield count
 
     def consume(self, count: int) -> Generator[tuple[int, int], None, None]:
@@ -118,6 +126,18 @@ class Confluent:
         self._producer.produce(self._job["topic"], self._values[0], on_delivery=delivered)
         while self._acknowledged < wanted:
             self._producer.poll(1.0)
+
+
+class ConfluentTold(Confluent):
+    """The same with a delivery report a record, as its manual has it: its sender hears of each, as from a future."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(job)
+        self._asks = {"on_delivery": self._delivered}
+
+    def _delivered(self, error: object, _message: object) -> None:
+        if error is not None:
+            self._failures.append(str(error))
 
 
 class KafkaPython:
@@ -257,6 +277,7 @@ def _our_producer(job: Job) -> Producer:
 
 CONTENDERS: dict[str, Callable[[Job], Contender]] = {
     "confluent-kafka": Confluent,
+    "confluent-kafka with reports": ConfluentTold,
     "kafka-python": KafkaPython,
     "records": Records,
     "columns": Columns,
