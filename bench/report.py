@@ -42,7 +42,14 @@ class Row:
     def met(self) -> bool | None:
         if self.wanted is None:
             return None
+        if self.growth and self._lost_nothing:
+            return True
         return self.wanted.met(self.ours if self.wanted.of_ours else self.ratio)
+
+    @property
+    def _lost_nothing(self) -> bool:
+        """Asked of growth is to lose no more than Kafka; where it gained, there was nothing to lose."""
+        return self.ours.median >= 1 if self.metric.more_is_better else self.ours.median <= 1
 
 
 def rows(workload: Workload, readings: Sequence[Readings]) -> list[Row]:

@@ -15,7 +15,7 @@ FRESH = False
 ABOUT = (
     "One topic, 1 KiB records spread evenly over its partitions; one-record requests over 16 "
     "connections; latency at 1,000 records/s. Of its smallest: the share of its own value at 1 "
-    "partition."
+    "partition; a broker that keeps all of it has lost nothing, whatever the other gained."
 )
 METRICS = (
     Metric("produce_mb_s", "produce", "MB/s", more_is_better=True),

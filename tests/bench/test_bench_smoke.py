@@ -36,7 +36,7 @@ from bench.measure import (
 from bench.processes import Spent, Usage
 from bench.server import Server
 
-from bench import plots, report, wire
+from bench import page_cache, plots, report, wire
 
 SPEED = Metric("mb_s", "produce", "MB/s", more_is_better=True)
 
@@ -131,6 +131,38 @@ def test_growth_compares_what_each_broker_keeps_of_its_own_smallest() -> None:
         (False, 6.0, None),
         (True, 1.5, True),
     ]
+
+
+@pytest.mark.parametrize(("large_ours", "met"), [(410.0, True), (390.0, False)])
+def test_who_keeps_all_has_lost_nothing_whatever_the_other_gained(large_ours: float, met: bool) -> None:
+    small = readings([100.0], [400.0], Case("1", 1.0, series="s"))
+    large = readings([200.0], [large_ours], Case("1,000", 1.0, series="s"))
+    found = report.rows(workload(Wanted(1.0, at_least=True)), [small, large])
+    assert found[-1].ratio.median < 1
+    assert found[-1].met is met
+
+
+def test_the_page_cache_is_filled_until_little_memory_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = iter([600, 500, 300, 300])
+    said = {"MemTotal": 4096 * page_cache.MIB}
+    monkeypatch.setattr(page_cache, "_of_meminfo", lambda name: said.get(name) or next(free) * page_cache.MIB)
+    read: list[int] = []
+    monkeypatch.setattr("os.preadv", lambda _file, _into, at: read.append(at))
+    pages = page_cache.PageCache(tmp_path)
+    pages.fill()
+    assert len(read) == 2 * page_cache.STEP // page_cache.MIB
+    pages.fill()
+    assert len(read) == 2 * page_cache.STEP // page_cache.MIB
+
+
+def test_the_page_cache_is_left_alone_where_the_system_does_not_tell_of_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_cache, "_of_meminfo", lambda _name: 0)
+    page_cache.PageCache(tmp_path).fill()
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_record_names_every_ratio_and_every_failure() -> None:
