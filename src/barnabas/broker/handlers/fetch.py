@@ -202,6 +202,9 @@ class ParkedFetch:
         self.answer.give(self._reading.response)
 
     def _leave(self, answer: Promise[FetchResponse]) -> None:
+        self._rounds.afterwards(self._clear)
+
+    def _clear(self) -> None:
         self._deadline.cancel()
         for partition in self._places:
             partition.unwatch(self)
