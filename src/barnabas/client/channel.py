@@ -219,7 +219,7 @@ class Channel:
         asked.version = version
         try:
             self._write(asked)
-        except Malformed as error:
+        except Exception as error:  # whatever is wrong with it is its sender's, and nobody else's
             unwritten = Refused(Code.INVALID_REQUEST, f"The request cannot be written: {error}.")
             self._host.soon(lambda: asked.tell(unwritten))
 

@@ -15,6 +15,7 @@ from barnabas.client.commits import Commits
 from barnabas.client.coordinator_link import CoordinatorLink
 from barnabas.client.fetcher import Fetcher
 from barnabas.client.fetches import COMMITTED, Fetches
+from barnabas.client.groups import refuse_no_offsets
 from barnabas.client.member import Handover, Member
 from barnabas.client.membership import Membership
 from barnabas.client.network import Network
@@ -219,7 +220,7 @@ class Participation:
     def commit(self, offsets: Mapping[TopicPartition, int] | None, timeout: float | None) -> None:
         """Commit, and wait until the group has taken it; raises Refused where it has not."""
         self._need_group()
-        wanted = self._positions() if offsets is None else dict(offsets)
+        wanted = self._wanted(offsets)
         seconds = self._timeout if timeout is None else timeout
         if wanted:
             self._network.wait_for(
@@ -228,7 +229,7 @@ class Participation:
 
     def commit_async(self, offsets: Mapping[TopicPartition, int] | None, callback: Committed | None) -> None:
         self._need_group()
-        wanted = self._positions() if offsets is None else dict(offsets)
+        wanted = self._wanted(offsets)
 
         def done(why: Refused | None) -> None:
             if callback is not None:
@@ -246,6 +247,12 @@ class Participation:
     ) -> None:
         """In the network's thread: what the group has committed of these."""
         self._commits.ask_committed(partitions, done)
+
+    def _wanted(self, offsets: Mapping[TopicPartition, int] | None) -> dict[TopicPartition, int]:
+        if offsets is None:
+            return self._positions()
+        refuse_no_offsets(offsets)
+        return dict(offsets)
 
     def _positions(self) -> dict[TopicPartition, int]:
         with self._turn:

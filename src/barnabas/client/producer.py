@@ -14,6 +14,7 @@ import random
 import time
 import weakref
 from collections.abc import Callable, Iterable
+from operator import index as whole
 from threading import Condition, Lock
 from time import time_ns
 from types import TracebackType
@@ -44,6 +45,7 @@ from barnabas.wire.compression import Compression
 
 _ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 _AT_EXIT_S = 5.0
+_TOO_LATE = 1 << 63
 
 
 class Producer:
@@ -181,8 +183,7 @@ class Producer:
                 state = found.sticky
             else:
                 state = found.partitions[self._keyed.partition_of(key, len(found.partitions))]
-            if timestamp is None:
-                timestamp = time_ns() // 1_000_000
+            timestamp = time_ns() // 1_000_000 if timestamp is None else _millis(timestamp)
             claim = state.claim
             try:
                 batch = claim.pop()
@@ -230,8 +231,7 @@ class Producer:
         if size + HEADER_SIZE > self._max_request_size:
             text = f"A record of {size} bytes is larger than max.request.size ({self._max_request_size})."
             raise Refused(Code.MESSAGE_TOO_LARGE, text)
-        if timestamp is None:
-            timestamp = time_ns() // 1_000_000
+        timestamp = time_ns() // 1_000_000 if timestamp is None else _millis(timestamp)
         found = self._accumulator.topics.get(topic) or self._find(topic)
         chosen = self._chooser.choose(found, key, partition)
         now = time.monotonic()
@@ -460,6 +460,17 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
+
+
+def _millis(given: Any) -> int:
+    """A timestamp that can be written: checked here, because a batch holds records of others too."""
+    try:
+        number = whole(given)
+    except TypeError:
+        number = -1
+    if not 0 <= number < _TOO_LATE:
+        raise BarnabasError(f"A timestamp is a number of milliseconds since 1970, not {given!r}.")
+    return number
 
 
 def _forked() -> BarnabasError:

@@ -128,8 +128,14 @@ class Sender:
     def _send(self, request: Request) -> None:
         node = request.node
         self._flights[node] = self._flights.get(node, 0) + 1
-        message = self._message(request.batches)
         done = partial(self._answered, request)
+        try:
+            message = self._message(request.batches)
+        except Exception as error:
+            # Nobody knows of such records; if there are any, they must not keep the others from being sent.
+            unwritten = Refused(Code.INVALID_RECORD, f"A record cannot be written: {error}.")
+            self._network.later(0.0, partial(done, unwritten))
+            return
         if self._acks:
             self._network.ask(node, message, ProduceResponse, done)
         else:
