@@ -154,12 +154,18 @@ def test_the_cluster_and_its_directories_are_shown(admin: Admin, broker: str, ne
     name = new_topic(2)
     with Producer(bootstrap_servers=broker) as producer:
         producer.send(name, b"x" * 1000, partition=1)
-    found = {
-        stored.partition: stored.size
-        for directory in admin.describe_log_dirs()
-        for stored in directory.partitions
-        if directory.error is Code.NONE
-    }
+
+    def sizes() -> dict[TopicPartition, int]:
+        return {
+            stored.partition: stored.size
+            for directory in admin.describe_log_dirs()
+            for stored in directory.partitions
+            if directory.error is Code.NONE
+        }
+
+    # Kafka makes the logs of a topic one after the other, and takes records for the first one meanwhile.
+    eventually(lambda: TopicPartition(name, 0) in sizes(), "the log of the other partition")
+    found = sizes()
     assert found[TopicPartition(name, 0)] == 0
     assert found[TopicPartition(name, 1)] > 1000
 
