@@ -121,7 +121,6 @@ def _run(
         _check_room(Path(folder))
         task = bar.add_task("filling the page cache", total=total_s)
         pages = PageCache(Path(folder))
-        pages.fill()
         sides = _sides(Path(folder), chosen.control, size, lambda name: _warmed(bar, task, name, size))
         try:
             for workload in workloads:

@@ -9,24 +9,13 @@
  * warm-up is over, then one line: records, errors, seconds, own CPU seconds, and in ns p50, p99 and the longest.
  * Everything is bounded: by SECONDS, and by 10 s without any answer.
  */
-#include <arpa/inet.h>
-#include <errno.h>
-#include <netinet/tcp.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/epoll.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
+#include "generator.h"
+
 #include <sys/timerfd.h>
-#include <time.h>
-#include <unistd.h>
 
 #define MOST_RECORDS 1000000
 #define FRAME_BYTES 4096
 #define ANSWER_BYTES (4 << 20)
-#define STALL_MS 10000
 
 struct connection {
     int fd;
@@ -37,34 +26,8 @@ struct connection {
 static uint64_t begun[MOST_RECORDS];
 static uint32_t took[MOST_RECORDS];
 
-static uint64_t now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-static double cpu_s(void) {
-    struct rusage u;
-    getrusage(RUSAGE_SELF, &u);
-    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
-}
-
-static void fail(const char *what) {
-    fprintf(stderr, "endtoend: %s: %s\n", what, strerror(errno));
-    exit(1);
-}
-
-static uint32_t big_endian(const uint8_t *at) {
-    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
-}
-
-static void connect_to(int port, int epoll, struct connection *c) {
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    int one = 1;
-    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    if ((c->fd = socket(AF_INET, SOCK_STREAM, 0)) < 0) fail("socket");
-    if (connect(c->fd, (struct sockaddr *)&to, sizeof to)) fail("connect");
-    setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+static void open_to(int port, int epoll, struct connection *c) {
+    c->fd = connect_to(port);
     if (!(c->answer = malloc(ANSWER_BYTES))) fail("memory");
     struct epoll_event e = {EPOLLIN, {.ptr = c}};
     if (epoll_ctl(epoll, EPOLL_CTL_ADD, c->fd, &e)) fail("epoll_ctl");
@@ -79,25 +42,25 @@ static void send_all(int fd, const uint8_t *frame) {
     }
 }
 
-/* Reads what is there; returns the size of the first answer once it is whole, else 0. */
+/* The size of the first answer if it is whole, else 0. */
+static size_t whole_in(const struct connection *c) {
+    size_t size = c->have < 4 ? 0 : 4 + (size_t)big_endian(c->answer);
+    if (size > ANSWER_BYTES) { errno = EMSGSIZE; fail("an answer longer than expected"); }
+    return c->have >= size ? size : 0;
+}
+
+/* Reads what is there, and says what is whole of it. */
 static size_t pull(struct connection *c) {
     ssize_t n = recv(c->fd, c->answer + c->have, ANSWER_BYTES - c->have, MSG_DONTWAIT);
     if (n == 0) { errno = ECONNRESET; fail("the broker closed a connection"); }
     if (n < 0) { if (errno == EAGAIN) return 0; fail("recv"); }
     c->have += (size_t)n;
-    size_t size = c->have < 4 ? 0 : 4 + (size_t)big_endian(c->answer);
-    if (size > ANSWER_BYTES) { errno = EMSGSIZE; fail("an answer longer than expected"); }
-    return size && c->have >= size ? size : 0;
+    return whole_in(c);
 }
 
 static void drop(struct connection *c, size_t size) {
     memmove(c->answer, c->answer + size, c->have - size);
     c->have -= size;
-}
-
-static int smaller(const void *a, const void *b) {
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return x < y ? -1 : x > y;
 }
 
 int main(int argc, char **argv) {
@@ -123,8 +86,8 @@ int main(int argc, char **argv) {
 
     int epoll = epoll_create1(0), timer = timerfd_create(CLOCK_MONOTONIC, 0);
     struct connection producer = {0}, consumer = {0};
-    connect_to(port, epoll, &producer);
-    connect_to(port, epoll, &consumer);
+    open_to(port, epoll, &producer);
+    open_to(port, epoll, &consumer);
     struct epoll_event ticks = {EPOLLIN, {.ptr = NULL}};
     if (timer < 0 || epoll_ctl(epoll, EPOLL_CTL_ADD, timer, &ticks)) fail("timer");
     long period = (long)(1e9 / rate);
@@ -169,12 +132,10 @@ int main(int argc, char **argv) {
                 for (int b = 0; b < 8; b++) fetch[fetch_offset + (size_t)b] = (uint8_t)(from >> (56 - 8 * b));
                 send_all(c->fd, fetch);
             } else {
-                for (whole = pull(c); whole; answered++) {
+                for (whole = pull(c); whole; whole = whole_in(c), answered++) {
                     heard = now_ns();
                     if (c->answer[error_offset] || c->answer[error_offset + 1]) errors++;
                     drop(c, whole);
-                    whole = c->have < 4 || c->have < 4 + (size_t)big_endian(c->answer)
-                                ? 0 : 4 + (size_t)big_endian(c->answer);
                 }
             }
         }

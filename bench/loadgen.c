@@ -7,24 +7,13 @@
  * one line: requests, sent bytes, errors, seconds, own CPU seconds, and in ns p50, p99, p999 and the longest.
  * Everything is bounded: by SECONDS, by MAX_REQUESTS, and by 10 s without any answer.
  */
-#include <arpa/inet.h>
-#include <errno.h>
+#include "generator.h"
+
 #include <fcntl.h>
-#include <netinet/tcp.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/epoll.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
 #define MAX_IN_FLIGHT 64
 #define ANSWER_BYTES 4096
-#define STALL_MS 10000
 
 struct connection {
     int fd, waiting_to_write;
@@ -41,27 +30,6 @@ static uint32_t *latencies;
 static size_t measured, most, sent_bytes;
 static long errors;
 static size_t error_offset;
-
-static uint64_t now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-static double cpu_s(void) {
-    struct rusage u;
-    getrusage(RUSAGE_SELF, &u);
-    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
-}
-
-static void fail(const char *what) {
-    fprintf(stderr, "loadgen: %s: %s\n", what, strerror(errno));
-    exit(1);
-}
-
-static uint32_t big_endian(const uint8_t *at) {
-    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
-}
 
 static void push(int epoll, struct connection *c) {
     while (c->unsent) {
@@ -107,11 +75,6 @@ static int pull(struct connection *c, int count_them) {
     return whole;
 }
 
-static int smaller(const void *a, const void *b) {
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return x < y ? -1 : x > y;
-}
-
 int main(int argc, char **argv) {
     if (argc != 9) { fprintf(stderr, "loadgen: eight arguments, see loadgen.c\n"); return 2; }
     int port = atoi(argv[1]), connections = atoi(argv[2]), in_flight = atoi(argv[3]);
@@ -133,20 +96,15 @@ int main(int argc, char **argv) {
         if ((n = read(file, frames + got, size - got)) <= 0) fail(argv[8]);
 
     int epoll = epoll_create1(0);
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     size_t at = 0;
     for (int i = 0; i < connections; i++) {
         struct connection *c = &all[i];
-        int one = 1;
         if (at + 4 > size) at = 0;
         c->frame = frames + at;
         c->frame_bytes = 4 + (size_t)big_endian(c->frame);
         if (at + c->frame_bytes > size) { errno = EINVAL; fail("a frame cut short"); }
         at += c->frame_bytes;
-        if ((c->fd = socket(AF_INET, SOCK_STREAM, 0)) < 0) fail("socket");
-        if (connect(c->fd, (struct sockaddr *)&to, sizeof to)) fail("connect");
-        setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+        c->fd = connect_to(port);
         fcntl(c->fd, F_SETFL, O_NONBLOCK);
         struct epoll_event e = {EPOLLIN, {.ptr = c}};
         if (epoll_ctl(epoll, EPOLL_CTL_ADD, c->fd, &e)) fail("epoll_ctl");

@@ -108,7 +108,8 @@ def built(name: str) -> str | None:
     if compiler is None:
         return None
     source = HERE / f"{name}.c"
-    built = BUILT / f"{name}-{hashlib.sha256(source.read_bytes()).hexdigest()[:12]}"
+    state = hashlib.sha256((HERE / "generator.h").read_bytes() + source.read_bytes()).hexdigest()[:12]
+    built = BUILT / f"{name}-{state}"
     if not built.exists():
         BUILT.mkdir(parents=True, exist_ok=True)
         command = (compiler, "-O2", "-o", str(built), str(source))

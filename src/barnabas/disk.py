@@ -86,7 +86,7 @@ def read_whole(disk: Disk, path: str) -> bytes:
 
 
 _SMALL = 1024
-"""What is written at once up to here is kept until the next write."""
+"""What is written at once up to here is kept until the next such write."""
 
 
 class RealFile:
@@ -98,7 +98,7 @@ class RealFile:
         self.path = path
         self._fd = fd
         self.size = os.fstat(fd).st_size
-        # Who waits for a record reads what was just written: 6 us of its 120 were a system call to get it back.
+        # Who waits for a record reads what was just written: 7 of its 120 us were a system call to get it back.
         self._last = b""
         self._last_at = -1
 

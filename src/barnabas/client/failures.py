@@ -34,6 +34,15 @@ RETRIABLE = frozenset(code for code in Code if code and code.kind.retriable)
 """Codes after which the same request may succeed."""
 
 
+def may_pass(failure: Refused) -> bool:
+    """Whether somebody who can wait should ask again.
+
+    A topic that there is not, brokers that are not there and a client that was closed are told of at once.
+    """
+    is_plain = failure.code is Code.UNKNOWN_TOPIC_OR_PARTITION or isinstance(failure, (NoBroker, Closed))
+    return failure.code in RETRIABLE and not is_plain
+
+
 def refusal(code: int, about: str, message: str | None = None) -> Refused:
     """What a broker said no with; `about` names what it was about, such as "Topic 'orders'"."""
     known = Code.of(code)

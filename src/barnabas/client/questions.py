@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TypeVar
 
-from barnabas.client.failures import RETRIABLE, Closed, NoBroker
+from barnabas.client.failures import may_pass
 from barnabas.client.metadata import Snapshot
 from barnabas.client.network import Network
 from barnabas.client.offset_lookup import Found, ask_offsets
@@ -62,7 +62,6 @@ class Questions:
             try:
                 return ask()
             except Refused as why:
-                hopeless = why.code is Code.UNKNOWN_TOPIC_OR_PARTITION or isinstance(why, (NoBroker, Closed))
-                if why.code not in RETRIABLE or hopeless or time.monotonic() >= deadline:
+                if not may_pass(why) or time.monotonic() >= deadline:
                     raise
             time.sleep(self._network.retry_backoff)

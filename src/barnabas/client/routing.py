@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeVar
 
-from barnabas.client.failures import RETRIABLE, STALE, NoBroker
+from barnabas.client.failures import STALE, may_pass
 from barnabas.client.metadata import Address, Broker, Partition, Snapshot, Topic
 from barnabas.client.network import Network, Outcome
 from barnabas.errors import Code, Refused
@@ -144,7 +144,7 @@ class Cluster:
     def retry(self, action: Callable[[], T], *, timeout: float) -> T:
         """The action's result; what may pass by itself is tried again, until `timeout` seconds are over.
 
-        A broker that is not there and a topic that there is not are told of at once.
+        What `may_pass` has no hope for is told of at once.
         """
         self.allow(timeout)
         pause = self._network.retry_backoff
@@ -152,8 +152,7 @@ class Cluster:
             try:
                 return action()
             except Refused as error:
-                hopeless = error.code is Code.UNKNOWN_TOPIC_OR_PARTITION or isinstance(error, NoBroker)
-                if error.code not in RETRIABLE or hopeless or time.monotonic() + pause > self._deadline:
+                if not may_pass(error) or time.monotonic() + pause > self._deadline:
                     raise
                 if error.code in STALE:
                     self.forget()
