@@ -49,7 +49,17 @@ def postgres_programs() -> Path | None:
     return next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)), None)
 
 
+def refuse_what_was_compiled_before() -> None:
+    """Python takes what is compiled, even of a source that has changed since."""
+    for code in (ROOT / "src").glob("barnabas__mypyc.*.so"):
+        for module in (ROOT / "src" / "barnabas").rglob("*.so"):
+            source = module.with_name(module.name.split(".")[0] + ".py")
+            if source.stat().st_mtime > code.stat().st_mtime:
+                raise pytest.UsageError(f"{source} has changed since it was compiled: say `make compile`.")
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    refuse_what_was_compiled_before()
     # A Java process lives for seconds here: compiling well what it runs would cost more than it saves.
     os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     # kafka-python loads its schemas in a way that Python 3.11 and 3.12 warn about in their own name.

@@ -126,12 +126,12 @@ class World:
             body = encode_flat(values, None, None, [0] * len(values))
             batch = self.accumulator.append_section(state, Section(body, len(values), 0, 0), self.now)
             assert batch is not None
-            self.sent += [(index, value, Sent((batch, each))) for each, value in enumerate(values)]
+            self.sent += [(index, value, Sent(batch, each)) for each, value in enumerate(values)]
             return
         value = self._value(number)
         pair = self.accumulator.append(state, value, None, (), 0, size_of(value, None, ()), self.now)
         assert pair is not None, "the memory is for much more"
-        self.sent.append((index, value, Sent(pair)))
+        self.sent.append((index, value, Sent(*pair)))
 
     def _value(self, number: int) -> bytes:
         word = POISON if self.rng.random() < 0.01 * (self.faults > 0) else b"record"

@@ -348,11 +348,12 @@ def test_a_forked_process_is_told_that_it_cannot_wait(bootstrap: str, new_topic:
         child = os.fork()
         if child == 0:
             try:
-                sent[0].hurry = None
+                sent._batch.hurry = None
                 sent.result(5)
             except BarnabasError as error:
                 os.write(writing, str(error).encode())
-            os._exit(0)
+            finally:
+                os._exit(0)
         os.close(writing)
         os.waitpid(child, 0)
         with os.fdopen(reading) as said:

@@ -5,7 +5,7 @@ Used by Producer. Always holds: equal keys go to equal partitions, whichever cli
 
 from collections.abc import Callable
 from struct import iter_unpack
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from barnabas.client.partition_state import PartitionState, TopicState
 from barnabas.errors import BarnabasError, Code, Refused
@@ -13,7 +13,8 @@ from barnabas.errors import BarnabasError, Code, Refused
 Partitioner: TypeAlias = Callable[[str, bytes | None, int], int]
 """Chooses a partition: of a topic, for a key, of so many."""
 
-_M = 0x5BD1E995
+_M: Final = 0x5BD1E995
+_MOST_KNOWN: Final = 1 << 16
 
 
 def murmur2(data: bytes) -> int:
@@ -40,15 +41,13 @@ def partition_of(key: bytes, partitions: int) -> int:
 class KeyedPartitions:
     """Remembers where keys go: hashing one costs over a microsecond, and keys come again."""
 
-    _MOST = 1 << 16
-
     def __init__(self) -> None:
         self._known: dict[bytes, int] = {}
 
     def partition_of(self, key: bytes, partitions: int) -> int:
         found = self._known.get(key)
         if found is None:
-            if len(self._known) >= self._MOST:
+            if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
             found = self._known[key] = murmur2(key) & 0x7FFFFFFF
         return found % partitions

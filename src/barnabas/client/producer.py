@@ -14,15 +14,15 @@ import random
 import time
 import weakref
 from collections.abc import Callable, Iterable
-from operator import index as whole
 from threading import Condition, Lock
 from time import time_ns
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from barnabas.client.accumulator import Accumulator, size_of
-from barnabas.client.batches import RECORD_OVERHEAD, Batch, Section, Sent, wait_for
+from barnabas.client.batches import Batch, Section, Sent, wait_for
 from barnabas.client.failures import TimedOut
+from barnabas.client.intake import Intake, millis
 from barnabas.client.network import Network
 from barnabas.client.partition_state import PartitionState, TopicState
 from barnabas.client.partitioner import Chooser, KeyedPartitions, Partitioner
@@ -45,10 +45,9 @@ from barnabas.wire.compression import Compression
 
 _ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 _AT_EXIT_S = 5.0
-_TOO_LATE = 1 << 63
 
 
-class Producer:
+class Producer(Intake):
     """Sends records to topics. For any number of threads."""
 
     def __init__(
@@ -108,8 +107,8 @@ class Producer:
         self._buffer_memory = buffer_memory
         self._linger = linger_ms / 1000
         self._max_block = max_block_ms / 1000
-        self._keyed = KeyedPartitions()
-        self._chooser = Chooser(partitioner, self._keyed)
+        keyed = KeyedPartitions()
+        self._chooser = Chooser(partitioner, keyed)
         self._is_closed = False
         lock = Lock()
         self._lock = lock
@@ -145,7 +144,7 @@ class Producer:
         )
         # Bytes without headers take the short way through `send`, unless somebody has to be asked about them.
         asked = partitioner or self._key_serializer or self._value_serializer
-        self._topics = {} if asked else self._accumulator.topics
+        super().__init__({} if asked else self._accumulator.topics, keyed)
         self._is_forked = False
         self._finish = weakref.finalize(self, _finish, self._sender)
         _alive.add(self)
@@ -159,53 +158,18 @@ class Producer:
             self.close(0)
             raise
 
-    def send(
-        self,
-        topic: str,
-        value: Any = None,
-        key: Any = None,
-        headers: GivenHeaders | None = None,
-        partition: int | None = None,
-        timestamp: int | None = None,
-    ) -> Sent:
-        """Queue a record; the future says where it is stored. Waits up to max.block.ms where there is no room."""
-        # Hot: 500 ns on the way that most records take (call 70, time 90, future 90), 200 more with a key. With the
-        # lock in place of the claim it would be 130 more, with arguments that can only be named 30.
-        found = self._topics.get(topic)
-        if (
-            found is not None
-            and type(value) is bytes
-            and partition is None
-            and not headers
-            and (key is None or type(key) is bytes)
-        ):
-            if key is None:
-                state = found.sticky
-            else:
-                state = found.partitions[self._keyed.partition_of(key, len(found.partitions))]
-            timestamp = time_ns() // 1_000_000 if timestamp is None else _millis(timestamp)
-            claim = state.claim
-            try:
-                batch = claim.pop()
-            except IndexError:  # none is open, or it is in other hands
-                return self._send(topic, value, key, headers, partition, timestamp)
-            try:
-                keys = batch.keys
-                room = batch.room - len(value) - RECORD_OVERHEAD
-                if key is not None:
-                    room -= len(key)
-                if room >= 0 and (keys is not None or key is None):
-                    batch.room = room
-                    if keys is not None:
-                        keys.append(key)
-                    values = batch.values
-                    index = len(values)
-                    values.append(value)
-                    batch.timestamps.append(timestamp)
-                    return Sent((batch, index))
-            finally:
-                claim.append(batch)
-        return self._send(topic, value, key, headers, partition, timestamp)
+    if TYPE_CHECKING:
+        # `Intake.send` takes anything, to say in a sentence what is wrong with it; this is what it is meant for.
+        def send(
+            self,
+            topic: str,
+            value: Any = None,
+            key: Any = None,
+            headers: GivenHeaders | None = None,
+            partition: int | None = None,
+            timestamp: int | None = None,
+        ) -> Sent:
+            """Queue a record; the future says where it is stored. Waits up to max.block.ms where there is no room."""
 
     def _send(
         self,
@@ -216,7 +180,7 @@ class Producer:
         partition: int | None,
         timestamp: int | None,
     ) -> Sent:
-        """The same for every kind of record."""
+        """The long way, for every kind of record."""
         self._refuse_if_gone()
         if self._key_serializer is not None:
             key = serialize(self._key_serializer, key, "key")
@@ -231,7 +195,7 @@ class Producer:
         if size + HEADER_SIZE > self._max_request_size:
             text = f"A record of {size} bytes is larger than max.request.size ({self._max_request_size})."
             raise Refused(Code.MESSAGE_TOO_LARGE, text)
-        timestamp = time_ns() // 1_000_000 if timestamp is None else _millis(timestamp)
+        timestamp = time_ns() // 1_000_000 if timestamp is None else millis(timestamp)
         found = self._accumulator.topics.get(topic) or self._find(topic)
         chosen = self._chooser.choose(found, key, partition)
         now = time.monotonic()
@@ -248,7 +212,7 @@ class Producer:
             wakes = not index and self._has_reason_to_wake(state, now)
         if wakes:
             self._sender.wake(is_urgent=False)
-        return Sent((batch, index))
+        return Sent(batch, index)
 
     def send_table(
         self,
@@ -460,17 +424,6 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
-
-
-def _millis(given: Any) -> int:
-    """A timestamp that can be written: checked here, because a batch holds records of others too."""
-    try:
-        number = whole(given)
-    except TypeError:
-        number = -1
-    if not 0 <= number < _TOO_LATE:
-        raise BarnabasError(f"A timestamp is a number of milliseconds since 1970, not {given!r}.")
-    return number
 
 
 def _forked() -> BarnabasError:
