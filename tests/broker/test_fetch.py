@@ -2,6 +2,8 @@
 
 import time
 
+import pytest
+
 from barnabas.errors import Code
 from barnabas.testing import Broker
 from barnabas.wire.batch import headers
@@ -17,6 +19,39 @@ def test_a_waiting_fetch_is_answered_by_the_next_produce(
     with connect(broker) as other:
         produce(other, topic, batch(b"hello"))
     assert b"hello" in connection.receive()
+
+
+@pytest.mark.parametrize("version", range(4, 13))
+@pytest.mark.parametrize("size", [1, 60, 8_000, 40_000])
+def test_who_waits_is_told_what_he_would_be_told_afterwards(
+    broker: Broker, connection: RawConnection, topic: str, version: int, size: int
+) -> None:
+    create(connection, topic)
+    with connect(broker) as other:
+        for offset in range(2):
+            frame = frame_of(fetch_request(topic, {0: offset}, max_wait_ms=30_000), version, 7)
+            connection.send(frame)
+            produce(other, topic, batch(b"x" * size))
+            waited = connection.receive()
+            connection.send(frame)
+            assert waited == connection.receive()
+
+
+@pytest.mark.parametrize("epoch", [-1, 0])
+def test_who_waits_gets_all_that_came_meanwhile(
+    broker: Broker, connection: RawConnection, topic: str, epoch: int
+) -> None:
+    create(connection, topic)
+    connection.send(
+        frame_of(fetch_request(topic, {0: 0}, max_wait_ms=30_000, min_bytes=150, epoch=epoch), 12)
+    )
+    with connect(broker) as other:
+        produce(other, topic, batch(b"first"))
+        produce(other, topic, batch(b"second"))
+        produce(other, topic, batch(b"third" * 20))
+    answer = connection.receive()
+    assert b"first" in answer
+    assert b"second" in answer
 
 
 def test_a_fetch_with_nothing_to_read_comes_back_after_its_wait(

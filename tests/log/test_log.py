@@ -346,13 +346,15 @@ def test_a_log_is_a_list_with_a_first_index(deeds: list[tuple[str, int, int]]) -
     log = open_log(config, disk)
     now = int(NOW)
     model: list[tuple[int, bytes]] = []
-    first = start = 0
+    first = start = last = 0
     for deed, number, extra in deeds:
         now += 5
         end = first + len(model)
         if deed == "append":
             values = [b"%d" % now + bytes(extra)] * number
             assert append(log, *values, timestamp=now, now=now) == end
+            last = end
+            assert log.read_newest(Offset(last), 1000) is not None
             model += [(end + number, value) for value in values]
         elif deed == "truncate":
             target = start + (end - start) * number // 100
@@ -394,5 +396,10 @@ def test_a_log_is_a_list_with_a_first_index(deeds: list[tuple[str, int, int]]) -
             part = log.read(Offset(start + (end - start) * number // 100), extra, log.end)
             assert (part is None) == (number == 100 or start == end)
         assert (log.start, log.end) == (start, first + len(model))
+        newest = log.read_newest(Offset(last), 1000)
+        if newest is not None:
+            found = log.read(Offset(last), 1, log.end)
+            assert found is not None
+            assert newest == found.read()
     assert values_of(log) == [value for _, value in model[start - first :]]
     check_files(log)

@@ -66,6 +66,11 @@ class Partition:
         """Records from `offset` on, below the high watermark (committed: below the last stable offset)."""
         return self.log.read(offset, max_bytes, self.visible_below(committed=committed))
 
+    def read_newest(self, offset: Offset, most: int, *, committed: bool) -> bytes | None:
+        """The last batch, where a reader at `offset` may see it and needs no more; None asks to `read`."""
+        log = self.log
+        return log.read_newest(offset, most) if self.visible_below(committed=committed) == log.end else None
+
     def visible_below(self, *, committed: bool) -> Offset:
         """Where a reader's view of the log ends."""
         return self.last_stable if committed else self.high_watermark

@@ -89,6 +89,8 @@ class Later(NamedTuple):
         except Exception as error:
             response = _fail(route, self.request, self.address, error)
         route.metrics.observe(perf_counter() - self.started)
+        if type(response) is list:  # encoded beforehand
+            return response
         return _encoded(route, response, self.correlation_id, self.address)
 
 

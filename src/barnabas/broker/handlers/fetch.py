@@ -6,11 +6,12 @@ small limits would be stuck. No fetch sessions: the answer's session id 0 tells 
 """
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from barnabas.broker.connection import Connection
+from barnabas.broker.connection import FLAT, Connection
 from barnabas.broker.partition import Partition
 from barnabas.broker.promise import Promise
+from barnabas.broker.ready_fetch import Surroundings, surroundings
 from barnabas.broker.router import handles
 from barnabas.errors import Code, Refused
 from barnabas.types import LeaderEpoch, Offset
@@ -24,6 +25,7 @@ from barnabas.wire.messages.fetch import (
     FetchResponse,
     FetchTopicResponse,
 )
+from barnabas.wire.schema import Chunk
 
 if TYPE_CHECKING:
     from barnabas.broker.broker import Broker
@@ -33,11 +35,14 @@ ZSTD_SINCE = 10
 NOTHING = b""
 """Not null: librdkafka takes null records for a broken answer."""
 
+Answer: TypeAlias = FetchResponse | list[Chunk]
+"""The second where it is encoded already."""
+
 
 @handles(ApiKey.FETCH, with_header=True)
 def fetch(
     broker: "Broker", request: FetchRequest, peer: Connection, header: RequestHeader
-) -> FetchResponse | Promise[FetchResponse]:
+) -> FetchResponse | Promise[Answer]:
     if request.session_id != 0:
         raise Refused(Code.FETCH_SESSION_ID_NOT_FOUND)
     reading = Reading(broker, request, knows_zstd=header.api_version >= ZSTD_SINCE)
@@ -47,7 +52,7 @@ def fetch(
         reading.response.responses.append(FetchTopicResponse(name, rows))
     if reading.is_enough or request.max_wait_ms <= 0:
         return reading.response
-    return ParkedFetch(broker, request, reading).answer
+    return ParkedFetch(broker, request, reading, header).answer
 
 
 class Reading:
@@ -113,14 +118,28 @@ class Reading:
         if row.records:
             self._count(-len(row.records))
 
+    def newest(self, partition: Partition, wanted: FetchPartition) -> bytes | None:
+        """All there is to say to a reader that waits for the batch which was just appended; None where it is more."""
+        if wanted.last_fetched_epoch >= 0:
+            return None
+        try:
+            self._check(partition, wanted)
+            records = partition.read_newest(Offset(wanted.fetch_offset), FLAT, committed=self._committed)
+        except (Refused, OSError):
+            return None
+        return records if records is not None and len(records) >= self._min_bytes else None
+
     def _count(self, size: int) -> None:
         self.found += size
         self._left -= size
 
-    def _read(self, partition: Partition, wanted: FetchPartition) -> FetchPartitionResponse:
+    def _check(self, partition: Partition, wanted: FetchPartition) -> None:
         partition.check_epoch(wanted.current_leader_epoch)
         if not self._knows_zstd and partition.log.config.compression_type == "zstd":
             raise Refused(Code.UNSUPPORTED_COMPRESSION_TYPE)
+
+    def _read(self, partition: Partition, wanted: FetchPartition) -> FetchPartitionResponse:
+        self._check(partition, wanted)
         row = FetchPartitionResponse(
             wanted.partition,
             0,
@@ -162,9 +181,21 @@ class ParkedFetch:
     Only the partitions that grew are looked at again: nothing has changed in the others.
     """
 
-    __slots__ = ("_deadline", "_places", "_reading", "_rounds", "_woken", "answer")
+    __slots__ = (
+        "_deadline",
+        "_header",
+        "_places",
+        "_reading",
+        "_rounds",
+        "_surroundings",
+        "_woken",
+        "answer",
+    )
 
-    def __init__(self, broker: "Broker", request: FetchRequest, reading: Reading) -> None:
+    def __init__(
+        self, broker: "Broker", request: FetchRequest, reading: Reading, header: RequestHeader
+    ) -> None:
+        self._header = header
         self._rounds = broker.server.rounds
         self._reading = reading
         self._woken: list[Partition] = []
@@ -176,7 +207,11 @@ class ParkedFetch:
                 if partition is not None:
                     self._places[partition] = answered, number, wanted
                     partition.watch(self)
-        self.answer: Promise[FetchResponse] = Promise()
+        self._surroundings: Surroundings | None = None
+        if len(self._places) == 1 == len(request.topics) == len(request.topics[0].partitions):
+            (partition,) = self._places
+            self._surroundings = surroundings(*partition.tp, header.api_version)
+        self.answer: Promise[Answer] = Promise()
         self.answer.add_done_callback(self._leave)
         self._deadline = asyncio.get_running_loop().call_later(request.max_wait_ms / 1000, self._finish)
 
@@ -191,6 +226,12 @@ class ParkedFetch:
         if self.answer.done():
             return
         reading = self._reading
+        if self._surroundings is not None:
+            (partition,) = self._places
+            records = reading.newest(partition, self._places[partition][2])
+            if records is not None:
+                self.answer.give(self._surroundings.frame(self._header.correlation_id, partition, records))
+                return
         for partition in woken:
             answered, number, wanted = self._places[partition]
             reading.take_back(answered.partitions[number])
@@ -201,7 +242,7 @@ class ParkedFetch:
     def _finish(self) -> None:
         self.answer.give(self._reading.response)
 
-    def _leave(self, answer: Promise[FetchResponse]) -> None:
+    def _leave(self, answer: Promise[Answer]) -> None:
         self._rounds.afterwards(self._clear)
 
     def _clear(self) -> None:
