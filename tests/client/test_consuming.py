@@ -1,6 +1,7 @@
 """Promises of client/consumer.py to the one who uses it: iteration, deserializers, columns, threads, commits."""
 
 import json
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -363,3 +364,34 @@ def test_a_topic_that_there_is_not_is_told_once_and_waited_for(
     assert consumer.poll(0.05) == []
     fill(bootstrap, topic, [b"1", b"2"])
     assert poll(consumer, 2) == [1, 2]
+
+
+def test_a_topic_that_there_is_not_is_logged_once_while_others_are_read(
+    new_consumer: Callable[..., Consumer],
+    numbers: TopicPartition,
+    new_topic: NewTopic,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Whoever has records to read at every poll would not hear of it for long."""
+    absent = f"{new_topic()}-absent"
+    consumer = new_consumer(
+        numbers.topic, absent, group_id=f"g-{absent}", allow_auto_create_topics=False, retry_backoff_ms=5
+    )
+    with caplog.at_level(logging.WARNING, "barnabas.client"):
+        eventually(lambda: caplog.records, "the warning")
+        with pytest.raises(Refused, match=absent):
+            poll(consumer, 101, max_records=1)  # after the last record at the latest
+    assert [record.getMessage() for record in caplog.records] == [
+        f"Topic {absent!r}: There is no such topic or partition here. It is subscribed to, and waited for."
+    ]
+
+
+def test_a_commit_of_what_there_is_not_names_it(
+    new_consumer: Callable[..., Consumer], numbers: TopicPartition
+) -> None:
+    consumer = new_consumer(group_id=f"g-{numbers.topic}")
+    consumer.assign([numbers])
+    with pytest.raises(
+        Refused, match=f"the commit of {numbers.topic}-7: There is no such topic or partition"
+    ):
+        consumer.commit({TopicPartition(numbers.topic, 7): 1})

@@ -331,3 +331,27 @@ def test_closing_takes_no_longer_than_it_may(new_group: Callable[[], Group]) -> 
     begun = time.monotonic()
     member.close(60.0)
     assert time.monotonic() - begun < 20.0
+
+
+def test_a_commit_says_which_partition_is_not_ours(new_group: Callable[[], Group]) -> None:
+    group = new_group()
+    first, second = group.join(), group.join()
+
+    def refused(wanted: TopicPartition) -> Refused:
+        with pytest.raises(Refused) as caught:
+            first.commit({wanted: 1})
+        return caught.value
+
+    ours = TopicPartition(group.topic, 0)
+    assert f"partition {ours} is not assigned to this consumer now" in str(refused(ours)), (
+        "before it has joined"
+    )
+    group.settle(first, second)
+    (theirs, *_) = second.assignment()
+    elsewhere = TopicPartition("elsewhere", 0)
+    for each in (theirs, elsewhere):
+        assert f"partition {each} is not assigned to this consumer now" in str(refused(each))
+    why = refused(TopicPartition(group.topic, 99))
+    assert why.code is Code.UNKNOWN_TOPIC_OR_PARTITION
+    assert str(why) == f"Topic {group.topic!r} has no partition 99, only {PARTITIONS}."
+    first.commit(dict.fromkeys(first.assignment(), 1))

@@ -14,6 +14,7 @@ from barnabas.client.failures import RETRIABLE
 from barnabas.client.groups import commit_request, committed_in, committed_request
 from barnabas.client.member import Member
 from barnabas.client.network import Network
+from barnabas.client.offset_lookup import missing
 from barnabas.client.turn import Turn
 from barnabas.errors import Code, Refused
 from barnabas.types import Offset, TopicPartition
@@ -122,11 +123,12 @@ class Commits:
         member, group = self.member, self._coordinator.group
         if member is None:
             return commit_request(group, commit.offsets)
-        foreign = [each for each in commit.offsets if each not in member.given]
-        if not member.may_commit or foreign:
-            code = Code.REBALANCE_IN_PROGRESS if member.may_commit else Code.UNKNOWN_MEMBER_ID
+        foreign = next((each for each in commit.offsets if each not in member.given), None)
+        if foreign is not None:
+            return self._not_ours(TopicPartition(*foreign))
+        if not member.may_commit:
             return Refused(
-                code,
+                Code.UNKNOWN_MEMBER_ID,
                 f"Group {group!r} did not take the commit: it has gone on without this consumer, "
                 "and another may read the partitions already. Poll more often, or raise max.poll.interval.ms.",
             )
@@ -138,14 +140,26 @@ class Commits:
             instance_id=member.instance_id,
         )
 
+    def _not_ours(self, partition: TopicPartition) -> Refused:
+        """Nobody should commit what others read; what there is not, nobody can."""
+        why = missing(self._network.metadata.snapshot, partition)
+        if why is not None and why.code is Code.UNKNOWN_TOPIC_OR_PARTITION:
+            return why
+        return Refused(
+            Code.REBALANCE_IN_PROGRESS,
+            f"Group {self._coordinator.group!r} did not take the commit: "
+            f"partition {partition} is not assigned to this consumer now.",
+        )
+
     def _refusal(self, answer: OffsetCommitResponse) -> Refused | None:
         for topic in answer.topics:
             for row in topic.partitions:
                 if row.error_code:
                     self._coordinator.doubt(row.error_code)
                     code = Code.of(row.error_code)
+                    where = TopicPartition(topic.name, row.partition_index)
                     group = self._coordinator.group
-                    return Refused(code, f"Group {group!r} did not take the commit: {code.advice}")
+                    return Refused(code, f"Group {group!r} did not take the commit of {where}: {code.advice}")
         return None
 
     def _settle(self, why: Refused | None) -> None:

@@ -4,6 +4,7 @@ Called in the network's thread, except where it says "any thread". Topics that m
 as metadata.max.age.ms says; a topic that there is not is told to the user once, and waited for.
 """
 
+import logging
 import re
 import time
 from collections.abc import Callable, Collection, Iterable
@@ -15,8 +16,12 @@ from barnabas.client.timer import Timer
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.types import TopicPartition
 
+_logger = logging.getLogger("barnabas.client")
+
 _PATIENCE_S = 3.0
 """How long a topic may stay unknown while the broker may be creating it."""
+
+_HEARD = ("on_partitions_revoked", "on_partitions_assigned", "on_partitions_lost")
 
 _MISTAKES = frozenset(
     {Code.UNKNOWN_TOPIC_OR_PARTITION, Code.INVALID_TOPIC_EXCEPTION, Code.TOPIC_AUTHORIZATION_FAILED}
@@ -47,6 +52,8 @@ class Subscription:
         create: bool = True,
         internal: bool = False,
     ) -> None:
+        if listener is not None and not any(hasattr(listener, name) for name in _HEARD):
+            raise BarnabasError(f"A listener has one of {', '.join(_HEARD)}: {listener!r} has none.")
         self.topics = frozenset(topics)
         self.listener = listener
         self.on_change: Callable[[frozenset[str]], None] = lambda topics: None
@@ -73,7 +80,7 @@ class Subscription:
     def end(self) -> None:
         """Any thread: this is no longer what is wanted."""
         self._is_over = True
-        self._network.post(lambda: self._network.metadata.forget(self.topics))
+        self._network.post(self._forget)
 
     def lost(self, partitions: Collection[TopicPartition]) -> None:
         """In the user's thread. Who has no ear for losses hears of them as of what it gives back."""
@@ -88,6 +95,10 @@ class Subscription:
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
         """In the user's thread."""
         self._tell("on_partitions_assigned", partitions)
+
+    def _forget(self) -> None:
+        self._network.metadata.forget(self.topics)
+        self._network.metadata.forget_subscriber(self._look)
 
     def _has(self, name: str) -> bool:
         return hasattr(self.listener, name)
@@ -134,11 +145,17 @@ class Subscription:
             since = self._unknown.setdefault(topic, now)
             if topic not in self._told and now - since >= (_PATIENCE_S if self._create else 0.0):
                 self._told.add(topic)
-                self.on_mistake(Refused(code, f"Topic {topic!r}: {code.advice}"))
+                why = Refused(code, f"Topic {topic!r}: {code.advice}")
+                # Who has records to read, of other topics, may be at them for long: the log tells at once.
+                _logger.warning("%s It is subscribed to, and waited for.", why)
+                self.on_mistake(why)
 
 
 def _compiled(pattern: str | re.Pattern[str] | None) -> re.Pattern[str] | None:
     try:
-        return re.compile(pattern) if isinstance(pattern, str) else pattern
+        found = None if pattern is None else re.compile(pattern)
     except re.error as why:
         raise BarnabasError(f"The pattern {pattern!r} is no regular expression: {why}.") from None
+    if found is not None and not isinstance(found.pattern, str):
+        raise BarnabasError(f"The pattern {found.pattern!r} is of bytes, but topics have names of text.")
+    return found
