@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from barnabas.client.consumer import Consumer, ConsumerRecord
     from barnabas.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
     from barnabas.client.producer import Producer
+    from barnabas.client.sent_table import PartlySent
     from barnabas.client.topics import NewTopic
     from barnabas.errors import BarnabasError, Refused
     from barnabas.types import TopicPartition
@@ -34,6 +35,7 @@ __all__ = [
     "Consumer",
     "ConsumerRecord",
     "NewTopic",
+    "PartlySent",
     "Producer",
     "RecordMetadata",
     "Refused",
@@ -54,6 +56,7 @@ _HOMES = {
     "Consumer": "client.consumer",
     "ConsumerRecord": "client.consumer",
     "NewTopic": "client.topics",
+    "PartlySent": "client.sent_table",
     "Producer": "client.producer",
     "RecordMetadata": "client.batches",
     "Refused": "errors",

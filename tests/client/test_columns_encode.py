@@ -263,6 +263,7 @@ def test_rows_of_very_different_sizes_are_cut_well() -> None:
         ({"value": [b""], "h": ["a"]}, {"headers": "h"}, "the headers of a record must be a list of structs"),
         ({"value": [b""], "h": [[1]]}, {"headers": "h"}, "the headers of a record must be a list of structs"),
         ({"payload": [b""], "id": [1]}, {}, "The table has no column 'value': it has payload, id"),
+        ({"value": [b""], "t": [-5]}, {"timestamp": "t"}, "the timestamp -5: before 1970 there is none"),
     ],
 )
 def test_what_cannot_be_sent_is_said_before_anything_is(
@@ -292,6 +293,57 @@ def test_partitions_may_be_of_any_whole_number_type() -> None:
 def test_what_is_no_table_is_said() -> None:
     with pytest.raises(BarnabasError, match="This is no table"):
         encode([b"a"], partitions=1, now_ms=NOW, batch_bytes=1000)
+    with pytest.raises(BarnabasError, match=r"A LazyFrame is no table yet: collect\(\) it first"):
+        encode(pl.DataFrame({"value": [b"a"]}).lazy(), partitions=1, now_ms=NOW, batch_bytes=1000)
+
+
+def test_which_of_two_columns_of_one_name_nobody_knows() -> None:
+    twice = pa.table([["a"], ["b"]], names=["value", "value"])
+    for table in (twice, twice.to_batches()[0], pd.DataFrame([["a", "b"]], columns=["value", "value"])):
+        with pytest.raises(BarnabasError, match="The table has 2 columns 'value'"):
+            encode(table, partitions=1, now_ms=NOW, batch_bytes=1000)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.binary(),
+        pa.large_binary(),
+        pa.binary_view(),
+        pa.string_view(),
+        pa.dictionary(pa.int32(), pa.binary()),
+    ],
+)
+@pytest.mark.parametrize(
+    "headers",
+    [
+        pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+        pa.large_list(pa.struct([("key", pa.string()), ("value", pa.large_binary())])),
+        pa.map_(pa.string(), pa.binary()),
+    ],
+)
+def test_a_row_is_too_large_from_the_byte_on_that_it_takes(kind: pa.DataType, headers: pa.DataType) -> None:
+    """Whatever its columns are, and however they are sliced."""
+    texts = ["v" * 900, None, "v" * 100, "v" * 300, "v" * 900]
+    pairs = [[("k", b"h" * 900)], None, [("k", b"h" * 50)] * 3, [("k", b"h")], []]
+    rows = pa.array([_pairs(each, headers) for each in pairs], headers)
+    plain = pa.array(texts, pa.string() if kind == pa.string_view() else pa.binary())
+    column = plain.dictionary_encode() if pa.types.is_dictionary(kind) else plain.cast(kind)
+    table = pa.table({"value": column, "key": column, "h": rows}).slice(1, 3)
+    options: Row = {"key": "key", "headers": "h", "partitions": 1, "now_ms": NOW, "batch_bytes": 1}
+    sizes = [len(each.body) for each in encode(table, **options)]
+    assert len(sizes) == 3
+    assert [len(each.body) for each in encode(table, **options, largest=max(sizes))] == sizes
+    with pytest.raises(
+        Refused, match=f"Row 2 of the table takes {max(sizes)} bytes, but {max(sizes) - 1} is"
+    ):
+        encode(table, **options, largest=max(sizes) - 1)
+
+
+def _pairs(pairs: list[tuple[str, bytes]] | None, kind: pa.DataType) -> Any:
+    if pairs is None or pa.types.is_map(kind):
+        return pairs
+    return [{"key": key, "value": value} for key, value in pairs]
 
 
 def test_wrong_rows_are_refused() -> None:

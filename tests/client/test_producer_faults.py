@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas import Admin, Producer
+from barnabas import Admin, PartlySent, Producer
 from barnabas.client.batches import Sent
 from barnabas.client.failures import Closed, TimedOut
 from barnabas.errors import BarnabasError, Code, Refused
@@ -108,3 +108,27 @@ def test_a_failure_somebody_looked_at_is_not_raised_again(tmp_path: Path) -> Non
         assert producer.send("t", b"two").exception(30) is not None
         producer.flush(30)
         assert told[0].exception(0) is not None
+
+
+def test_a_table_that_finds_no_room_in_the_middle_tells_how_much_is_on_its_way() -> None:
+    pa = pytest.importorskip("pyarrow")
+    table = pa.table({"value": [bytes(1000)] * 1000})
+    settings = {"buffer_memory": 100_000, "max_request_size": 20_000, "max_block_ms": 500}
+    with (
+        FaultyProxy() as proxy,
+        behind(proxy),
+        Producer(proxy.address, **settings) as producer,  # type: ignore[arg-type]
+    ):
+        producer.send(TOPIC, b"before").result(10)
+        proxy.stall()
+        with pytest.raises(PartlySent, match=r"buffer\.memory.*rows of the table are on their way") as caught:
+            producer.send_table(TOPIC, table)
+        assert isinstance(caught.value.__cause__, TimedOut)
+        sent = caught.value.sent
+        assert 0 < sent.rows < 1000
+        assert not sent.done()
+        with pytest.raises(TimedOut):
+            producer.send_table(TOPIC, table)  # of this one nothing was queued
+        proxy.flow()
+        stored = sent.result(30)
+        assert sum(last - first + 1 for first, last in stored.offsets.values()) == stored.rows == sent.rows

@@ -16,7 +16,7 @@ from barnabas import AsyncProducer, Producer
 from barnabas.client.batches import Sent
 from barnabas.client.failures import TimedOut
 from barnabas.client.partitioner import partition_of
-from barnabas.errors import BarnabasError, Code, Refused
+from barnabas.errors import BarnabasError, Code, MessageTooLarge, Refused
 from barnabas.testing import Broker
 from tests.client.test_producer import read_all
 from tests.deadline import eventually
@@ -419,3 +419,15 @@ def test_who_waits_for_room_is_told_when_the_producer_is_closed(new_topic: NewTo
     assert [str(each) for each in told] == ["The producer is closed."]
     with pytest.raises(BarnabasError, match="closed"):
         producer.send("t", b"after")
+
+
+def test_a_table_with_a_row_too_large_leaves_nothing_behind(bootstrap: str, new_topic: NewTopic) -> None:
+    pa = pytest.importorskip("pyarrow")
+    topic = new_topic()
+    table = pa.table({"value": [bytes(1000)] * 25_000 + [bytes(60_000)]})
+    with Producer(bootstrap_servers=bootstrap, max_request_size=50_000) as producer:
+        with pytest.raises(
+            MessageTooLarge, match="Row 25000 of the table takes 60011 bytes, but 49939 is the most"
+        ):
+            producer.send_table(topic, table)
+        assert producer.send(topic, b"first").result(30).offset == 0

@@ -27,7 +27,7 @@ from barnabas.client.network import Network
 from barnabas.client.partition_state import PartitionState, TopicState
 from barnabas.client.partitioner import Chooser, KeyedPartitions, Partitioner
 from barnabas.client.sender import Sender
-from barnabas.client.sent_table import SentTable
+from barnabas.client.sent_table import PartlySent, SentTable
 from barnabas.client.serializers import (
     GivenHeaders,
     Serializer,
@@ -227,12 +227,15 @@ class Producer(Intake):
     ) -> SentTable:
         """Queue the rows of an Arrow table, a pandas or a polars frame; `key`, `value`... name its columns.
 
-        One future stands for the whole table. Waits up to max.block.ms for room, time and again.
+        One future stands for the whole table. What cannot be sent is refused before the first row is queued. Waits
+        up to max.block.ms for room, time and again; where there is none in the middle of a table, PartlySent tells
+        how many rows are on their way, and has their future.
         """
         from barnabas.client.columns import encode
 
         self._refuse_if_gone()
         found = self._accumulator.topics.get(topic) or self._find(topic)
+        most = min(self._max_request_size, self._buffer_memory) - HEADER_SIZE
         sections = encode(
             table,
             partitions=len(found.partitions),
@@ -242,24 +245,28 @@ class Producer(Intake):
             partition=partition,
             timestamp=timestamp,
             now_ms=time_ns() // 1_000_000,
-            batch_bytes=self._max_request_size - HEADER_SIZE,
+            batch_bytes=most,
+            largest=most,
             first_turn=found.sticky.partition.partition,
         )
         batches: list[Batch] = []
         counts: list[int] = []
-        for each in sections:
-            section = Section(each.body, each.count, each.base_timestamp, each.max_timestamp)
-            batches.append(self._put_section(found.partitions[each.partition], section))
-            counts.append(each.count)
+        sent = SentTable(topic, batches, counts)
+        try:
+            for each in sections:
+                section = Section(each.body, each.count, each.base_timestamp, each.max_timestamp)
+                batches.append(self._put_section(found.partitions[each.partition], section))
+                counts.append(each.count)
+        except BarnabasError as why:
+            if not batches:
+                raise
+            raise PartlySent(sent, why) from why
         with self._lock:
             found.move_on()
-        return SentTable(topic, batches, counts)
+        return sent
 
     def _put_section(self, state: PartitionState, section: Section) -> Batch:
         size = len(section.body) + HEADER_SIZE
-        if size > self._max_request_size:
-            text = f"A record of {size} bytes is larger than max.request.size ({self._max_request_size})."
-            raise Refused(Code.MESSAGE_TOO_LARGE, text)
         now = time.monotonic()
         with self._lock:
             if self._is_closed:

@@ -19,6 +19,17 @@ class TableMetadata(NamedTuple):
     offsets: dict[int, tuple[Offset, Offset]]
 
 
+class PartlySent(BarnabasError):
+    """Of a table some rows are on their way and the others are not sent: of each partition, the first rows go."""
+
+    def __init__(self, sent: "SentTable", why: BarnabasError) -> None:
+        super().__init__(
+            f"{why} {sent.rows} rows of the table are on their way, the others are not sent: "
+            "`sent` of this error is the future of the first."
+        )
+        self.sent = sent
+
+
 class SentTable:
     """A table on its way: a future."""
 
@@ -29,6 +40,11 @@ class SentTable:
         self._batches = batches
         self._counts = counts
         """Rows of each batch, which lets go of them when it is settled."""
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return sum(self._counts)
 
     def done(self) -> bool:
         """Whether every row is stored, or known not to be."""
@@ -46,7 +62,7 @@ class SentTable:
                 first = Offset(part.base_offset)
                 last = Offset(part.base_offset + rows - 1 if part.base_offset >= 0 else -1)
                 offsets[index] = (offsets[index][0] if index in offsets else first, last)
-        return TableMetadata(self._topic, sum(self._counts), offsets)
+        return TableMetadata(self._topic, self.rows, offsets)
 
     def exception(self, timeout: float | None = None) -> BarnabasError | None:
         """Why a row is not stored; None if all are."""

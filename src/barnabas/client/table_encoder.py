@@ -19,13 +19,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from barnabas.client.key_hashes import murmur2_of
-from barnabas.client.table_slices import Pieces, Slice, columns_of, slices_of
+from barnabas.client.table_slices import Pieces, Slice, columns_of, longest, slices_of
 from barnabas.client.varints import Ints, varint_sizes, write_varints
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.types import Buffer
 
 _SLICE = 4 * 1024 * 1024
 _MOST_SLICE = 4 * _SLICE
+_AROUND = 32
+"""Bytes that the lengths and deltas of a record take at most."""
 _OFFSET_SIZE = 3
 """Bytes that the offset of a row in a slice takes at most: there are 10,000 rows at most."""
 
@@ -59,12 +61,14 @@ def encode(
     now_ms: int,
     batch_bytes: int,
     first_turn: int = 0,
+    largest: int | None = None,
 ) -> Iterator[EncodedRecords]:
     """Batches of a table's rows; `key`, `value`... name its columns. Arrow, pandas, polars, whatever speaks Arrow.
 
     Rows go to the partition they name, else by their key, else in turn, a batch to each partition, beginning with
     `first_turn`. Text is sent as UTF-8. Headers are a list of (key, value) structs or a map. Rows without a
-    timestamp get `now_ms`; numbers are milliseconds. A row larger than `batch_bytes` is a batch of its own.
+    timestamp get `now_ms`; numbers are milliseconds. A row larger than `batch_bytes` is a batch of its own; one
+    larger than `largest` is refused, before there is any batch.
     """
     names = {
         "key": key,
@@ -76,19 +80,57 @@ def encode(
     columns = columns_of(table, {role: name for role, name in names.items() if name is not None})
     if "partition" in columns:
         _check_partitions(columns["partition"], partitions)
+    if "timestamp" in columns:
+        _check_times(columns["timestamp"])
+    if largest is not None:
+        _check_sizes(columns, largest, now_ms)
     return _batches(columns, partitions, now_ms, batch_bytes, first_turn)
 
 
 def _check_partitions(column: pa.ChunkedArray, partitions: int) -> None:
     """Looked at before the first row is sent, so that a wrong one does not leave half a table behind."""
-    plain = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
-    bounds = pc.min_max(plain).as_py()
-    for named in (bounds["min"], bounds["max"]):
-        if named is not None and not 0 <= named < partitions:
+    for named in _bounds(column):
+        if not 0 <= named < partitions:
             raise Refused(
                 Code.UNKNOWN_TOPIC_OR_PARTITION,
                 f"A row names partition {named}, but the topic has {partitions}.",
             )
+
+
+def _check_times(column: pa.ChunkedArray) -> None:
+    for time in _bounds(column):
+        if not 0 <= time < 1 << 63:
+            raise BarnabasError(f"A row has the timestamp {time}: before 1970 there is none.")
+
+
+def _bounds(column: pa.ChunkedArray) -> list[int]:
+    """The least and the greatest of the numbers, if there are any."""
+    plain = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+    found = pc.min_max(plain.cast(pa.int64()) if pa.types.is_timestamp(plain.type) else plain).as_py()
+    return [each for each in (found["min"], found["max"]) if each is not None]
+
+
+def _check_sizes(columns: Mapping[str, pa.ChunkedArray], largest: int, now_ms: int) -> None:
+    """As above. Row by row only where the longest key, value and headers would not fit together."""
+    sized = [columns[role] for role in ("key", "value", "headers") if role in columns]
+    if sum(map(longest, sized)) + _AROUND <= largest:
+        return
+    at = 0
+    for rows in slices_of(columns, target_bytes=_SLICE, now_ms=now_ms):
+        size = _sizes_alone(rows, None if rows.headers is None else _pack_headers(rows.headers))
+        if size.max() > largest:
+            row = int(size.argmax())
+            text = f"Row {at + row} of the table takes {size[row]} bytes, but {largest} is the most."
+            raise Refused(Code.MESSAGE_TOO_LARGE, text)
+        at += len(rows)
+
+
+def _sizes_alone(rows: Slice, headers: Pieces | None) -> Ints:
+    """What each row takes in a batch of its own."""
+    length = 3 + _taken(rows.value.size)
+    length += 1 if rows.key is None else _taken(rows.key.size)
+    length += 1 if headers is None else headers.size
+    return length + varint_sizes(length)
 
 
 def _batches(
