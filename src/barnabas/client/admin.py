@@ -20,10 +20,12 @@ from barnabas.client.metadata import Topic
 from barnabas.client.offset_resets import MovedOffset, Target
 from barnabas.client.offsets import OffsetAt
 from barnabas.client.routing import Cluster
+from barnabas.client.settings import Long, PositiveInt, checked
 from barnabas.client.topics import CreatedTopic, NewTopic
 from barnabas.types import Offset, TopicPartition
 
 
+@checked
 class Admin:
     """A connection to a cluster for looking after it. Not for several threads at once."""
 
@@ -32,8 +34,8 @@ class Admin:
         bootstrap_servers: str | Iterable[str] = "localhost:9092",
         *,
         client_id: str = "barnabas-admin",
-        request_timeout_ms: int = 30_000,
-        retry_backoff_ms: int = 100,
+        request_timeout_ms: PositiveInt = 30_000,
+        retry_backoff_ms: Long = 100,
     ) -> None:
         self._timeout = request_timeout_ms / 1000
         self._cluster = Cluster(
@@ -172,7 +174,7 @@ class Admin:
         """What a group has committed, of these partitions or of all."""
         return groups.committed_offsets(self._cluster, group, partitions, timeout=self._timeout)
 
-    def alter_group_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+    def alter_group_offsets(self, group: str, offsets: Mapping[TopicPartition, Long]) -> None:
         """Commit for a group that nobody is in: where it will go on reading."""
         groups.alter_offsets(self._cluster, group, offsets, timeout=self._timeout)
 
@@ -186,7 +188,7 @@ class Admin:
         where: Iterable[str | TopicPartition],
         *,
         to: int | None = None,
-        to_offset: int | None = None,
+        to_offset: Long | None = None,
         shift_by: int | None = None,
         validate_only: bool = False,
     ) -> dict[TopicPartition, MovedOffset]:

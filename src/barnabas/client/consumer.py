@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from uuid import uuid4
 
 from barnabas.client.assignors import assignors_of
@@ -32,7 +32,7 @@ from barnabas.client.network import Network
 from barnabas.client.offsets import EARLIEST, LATEST, OffsetAt
 from barnabas.client.participation import Committed, Participation
 from barnabas.client.questions import Questions
-from barnabas.client.settings import refuse_small, refuse_unknown
+from barnabas.client.settings import Float, Int, Long, PositiveInt, PositiveLong, checked, hot, sound
 from barnabas.client.subscription import RebalanceListener, Subscription
 from barnabas.client.turn import Turn
 from barnabas.errors import BarnabasError
@@ -55,6 +55,7 @@ class Woken(BarnabasError):
     """Another thread has called `wakeup`."""
 
 
+@checked
 class Consumer:
     """Reads records. Not for several threads at once, but for `wakeup`."""
 
@@ -72,28 +73,26 @@ class Consumer:
         value_deserializer: str | Deserializer | None = None,
         auto_offset_reset: str = "latest",
         enable_auto_commit: bool = True,
-        auto_commit_interval_ms: int = 5_000,
-        session_timeout_ms: int = 45_000,
-        heartbeat_interval_ms: int = 3_000,
-        max_poll_interval_ms: int = 300_000,
-        max_poll_records: int = 500,
+        auto_commit_interval_ms: Int = 5_000,
+        session_timeout_ms: PositiveInt = 45_000,
+        heartbeat_interval_ms: PositiveInt = 3_000,
+        max_poll_interval_ms: PositiveInt = 300_000,
+        max_poll_records: PositiveInt = 500,
         isolation_level: str = "read_uncommitted",
         allow_auto_create_topics: bool = True,
         exclude_internal_topics: bool = True,
-        metadata_max_age_ms: int = 300_000,
-        fetch_min_bytes: int = 1,
-        fetch_max_bytes: int = 52_428_800,
-        fetch_max_wait_ms: int = 500,
-        max_partition_fetch_bytes: int = 1_048_576,
+        metadata_max_age_ms: Long = 300_000,
+        fetch_min_bytes: Int = 1,
+        fetch_max_bytes: PositiveInt = 52_428_800,
+        fetch_max_wait_ms: Int = 500,
+        max_partition_fetch_bytes: PositiveInt = 1_048_576,
         check_crcs: bool = True,
-        consumer_timeout_ms: float = float("inf"),
-        default_api_timeout_ms: int = 60_000,
-        request_timeout_ms: int = 30_000,
-        retry_backoff_ms: int = 100,
-        connections_max_idle_ms: int = 540_000,
-        **unknown: Any,
+        consumer_timeout_ms: Float = float("inf"),
+        default_api_timeout_ms: PositiveInt = 60_000,
+        request_timeout_ms: PositiveInt = 30_000,
+        retry_backoff_ms: Long = 100,
+        connections_max_idle_ms: PositiveLong = 540_000,
     ) -> None:
-        refuse_unknown(unknown, Consumer.__init__.__kwdefaults__ or (), "A consumer")
         for name, value, known in (
             ("auto.offset.reset", auto_offset_reset, _RESETS),
             ("isolation.level", isolation_level, _ISOLATION),
@@ -102,26 +101,35 @@ class Consumer:
             if value not in known:
                 *others, last = known
                 raise BarnabasError(f"{name} is {', '.join(others)} or {last}, not {value!r}.")
-        refuse_small(
-            {
-                "max_poll_records": (max_poll_records, 1),
-                "max_poll_interval_ms": (max_poll_interval_ms, 1),
-                "max_partition_fetch_bytes": (max_partition_fetch_bytes, 1),
-                "fetch_max_bytes": (fetch_max_bytes, 1),
-                "fetch_min_bytes": (fetch_min_bytes, 0),
-                "fetch_max_wait_ms": (fetch_max_wait_ms, 0),
-                "auto_commit_interval_ms": (auto_commit_interval_ms, 0),
-                "consumer_timeout_ms": (consumer_timeout_ms, 0),
-            }
-        )
         if heartbeat_interval_ms >= session_timeout_ms:
             raise BarnabasError(
                 "heartbeat.interval.ms must be less than session.timeout.ms: a third is usual."
             )
+        decoder = RecordDecoder(
+            check_crcs=check_crcs,
+            key_deserializer=deserializer(key_deserializer, "key_deserializer"),
+            value_deserializer=deserializer(value_deserializer, "value_deserializer"),
+        )
+        new_member: Callable[..., Member]
+        if group_protocol == "classic":
+            new_member = partial(
+                GroupMember,
+                assignors=assignors_of(partition_assignment_strategy),
+                session_timeout_ms=session_timeout_ms,
+                heartbeat_interval_ms=heartbeat_interval_ms,
+            )
+        else:
+            new_member = partial(ConsumerGroupMember, member_id=str(uuid4()), assignor=group_remote_assignor)
+        new_member = partial(
+            new_member,
+            instance_id=group_instance_id,
+            max_poll_interval_ms=max_poll_interval_ms,
+            retry_backoff_ms=retry_backoff_ms,
+        )
         read_committed = _ISOLATION[isolation_level]
         self._max_poll_records = max_poll_records
         self._api_timeout = default_api_timeout_ms / 1000
-        self._idle_timeout = consumer_timeout_ms / 1000
+        self.idle_timeout = consumer_timeout_ms / 1000
         self._check_crcs = check_crcs
         self._turn = Turn()
         self._fetches = Fetches(
@@ -142,22 +150,6 @@ class Consumer:
             connections_max_idle_ms=connections_max_idle_ms,
             name=client_id,
         )
-        new_member: Callable[..., Member]
-        if group_protocol == "classic":
-            new_member = partial(
-                GroupMember,
-                assignors=assignors_of(partition_assignment_strategy),
-                session_timeout_ms=session_timeout_ms,
-                heartbeat_interval_ms=heartbeat_interval_ms,
-            )
-        else:
-            new_member = partial(ConsumerGroupMember, member_id=str(uuid4()), assignor=group_remote_assignor)
-        new_member = partial(
-            new_member,
-            instance_id=group_instance_id,
-            max_poll_interval_ms=max_poll_interval_ms,
-            retry_backoff_ms=retry_backoff_ms,
-        )
         self._part = Participation(
             self._network,
             self._fetches,
@@ -175,11 +167,6 @@ class Consumer:
             timeout=self._api_timeout,
         )
         self._questions = Questions(self._network, read_committed=read_committed, timeout=self._api_timeout)
-        decoder = RecordDecoder(
-            check_crcs=check_crcs,
-            key_deserializer=deserializer(key_deserializer, "key_deserializer"),
-            value_deserializer=deserializer(value_deserializer, "value_deserializer"),
-        )
         self._hand_out = HandOut(self._fetches, self._turn, decoder, self._part.fetcher.wake)
         self._using = threading.Lock()
         self._user: int | None = None
@@ -233,13 +220,13 @@ class Consumer:
 
         The listener's on_partitions_revoked, on_partitions_assigned and on_partitions_lost are called in poll.
         """
-        wanted = [topics] if isinstance(topics, str) else list(topics)
+        wanted = [topics] if isinstance(topics, str) else topics
         if bool(wanted) == (pattern is not None):
             raise BarnabasError("Subscribe to topics, or to a pattern, and not to both.")
         with self._in_use():
             self._part.subscribe(wanted, pattern, listener)
 
-    def assign(self, partitions: Mapping[TopicPartition, int] | Iterable[TopicPartition]) -> None:
+    def assign(self, partitions: Mapping[TopicPartition, Long] | Iterable[TopicPartition]) -> None:
         """Read these and no others, from the offsets given, else from what the group has committed, if there is one,
         else from where auto.offset.reset says."""
         wanted = [TopicPartition(*each) for each in partitions]
@@ -300,10 +287,8 @@ class Consumer:
 
     # Where it is read from
 
-    def seek(self, partition: TopicPartition, offset: int) -> None:
+    def seek(self, partition: TopicPartition, offset: Long) -> None:
         """Go on from this offset."""
-        if offset < 0:
-            raise BarnabasError(f"{offset} is no offset: they begin with 0.")
         with self._in_use():
             with self._turn:
                 self._fetches.seek(TopicPartition(*partition), offset)
@@ -355,13 +340,22 @@ class Consumer:
 
     # Reading
 
+    @hot
     def poll(self, timeout: float = 0.0, max_records: int | None = None) -> list[ConsumerRecord]:
         """The next records, waiting up to `timeout` seconds for the first; an empty list when none came."""
+        if not (type(timeout) is float and timeout >= 0.0):
+            sound("poll: timeout", float, timeout)
         limit = self._max_poll_records if max_records is None else max_records
+        if not (type(limit) is int and limit > 0):
+            sound("poll: max_records", PositiveInt, max_records)
         return self._wait_and_take(timeout, lambda: self._hand_out.take(limit)) or []
 
     def poll_arrow(
-        self, timeout: float = 0.0, *, columns: Collection[str] | None = None, max_bytes: int = 1 << 20
+        self,
+        timeout: float = 0.0,
+        *,
+        columns: Collection[str] | None = None,
+        max_bytes: PositiveInt = 1 << 20,
     ) -> "pa.RecordBatch | None":
         """The next records as an Arrow batch, about `max_bytes` of them; None when none came.
 
@@ -375,7 +369,7 @@ class Consumer:
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         """Record by record, for ever, or until none came for consumer.timeout.ms."""
-        while self._wait(self._idle_timeout):
+        while self._wait(self.idle_timeout):
             yield from self._hand_out.records(self._max_poll_records)
 
     def wakeup(self) -> None:
@@ -387,14 +381,14 @@ class Consumer:
     # The group
 
     def commit(
-        self, offsets: Mapping[TopicPartition, int] | None = None, *, timeout: float | None = None
+        self, offsets: Mapping[TopicPartition, Long] | None = None, *, timeout: float | None = None
     ) -> None:
         """Tell the group what has been read: all that polls have given, or these offsets of next records."""
         with self._in_use():
             self._part.commit(offsets, timeout)
 
     def commit_async(
-        self, offsets: Mapping[TopicPartition, int] | None = None, callback: Committed | None = None
+        self, offsets: Mapping[TopicPartition, Long] | None = None, callback: Committed | None = None
     ) -> None:
         """The same without waiting; a later poll calls `callback(offsets, error)`, where no error is None."""
         with self._in_use():

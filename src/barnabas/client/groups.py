@@ -5,11 +5,10 @@ Every question goes to the group's coordinator, and is asked again where the coo
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import SupportsIndex
 
 from barnabas.client.failures import check, raise_first
 from barnabas.client.routing import Cluster
-from barnabas.errors import BarnabasError, Code, Refused
+from barnabas.errors import Code, Refused
 from barnabas.types import Offset, TopicPartition
 from barnabas.wire.codec import Malformed
 from barnabas.wire.messages.consumer_groups import (
@@ -249,15 +248,6 @@ def committed_in(answer: OffsetFetchResponse, group: str) -> dict[TopicPartition
     return offsets
 
 
-def refuse_no_offsets(offsets: Mapping[TopicPartition, int]) -> None:
-    """A negative offset would pass for no commit at all, and the one before it would be forgotten."""
-    if not isinstance(offsets, Mapping):
-        raise BarnabasError(f"Offsets are committed by partition, as {{partition: 7}}, not as {offsets!r}.")
-    for partition, offset in offsets.items():
-        if not isinstance(offset, SupportsIndex) or offset < 0:
-            raise BarnabasError(f"An offset to commit is 0 or more, not {offset!r} ({partition}).")
-
-
 def commit_request(
     group: str,
     offsets: Mapping[TopicPartition, int],
@@ -280,7 +270,6 @@ def alter_offsets(
     cluster: Cluster, group: str, offsets: Mapping[TopicPartition, int], *, timeout: float
 ) -> None:
     """Commit for a group from outside. Refused while it has members."""
-    refuse_no_offsets(offsets)
     request = commit_request(group, offsets)
 
     def ask() -> None:

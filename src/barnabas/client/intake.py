@@ -13,6 +13,7 @@ from mypy_extensions import mypyc_attr
 from barnabas.client.batches import RECORD_OVERHEAD, Sent
 from barnabas.client.partition_state import TopicState
 from barnabas.client.partitioner import KeyedPartitions
+from barnabas.client.settings import no_topic
 from barnabas.errors import BarnabasError
 
 _TOO_LATE: Final = 1 << 63
@@ -38,7 +39,10 @@ class Intake:
     ) -> Sent:
         """Queue a record; the future says where it is stored. Waits up to max.block.ms where there is no room."""
         # Hot: 165 ns compiled (time 40), 550 as Python. With the lock in place of the claim it would be 130 more.
-        found = self._topics.get(topic)
+        try:
+            found = self._topics.get(topic)
+        except TypeError:
+            raise no_topic(topic) from None
         if (
             found is not None
             and type(value) is bytes

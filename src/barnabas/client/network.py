@@ -18,7 +18,7 @@ from barnabas.client.failures import Closed, TimedOut, Unreachable, check
 from barnabas.client.loop import Loop
 from barnabas.client.metadata import Address, Broker, Metadata, Snapshot, addresses
 from barnabas.client.refresher import Refresher
-from barnabas.errors import BarnabasError, Code, Refused
+from barnabas.errors import Code, Refused
 from barnabas.types import BrokerId
 from barnabas.wire.codec import Message
 from barnabas.wire.messages.coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -70,8 +70,6 @@ class Network(Loop):
         name: str = "barnabas-network",
     ) -> None:
         self.bootstrap = addresses(bootstrap_servers)  # first: what is wrong leaves nothing open
-        if not isinstance(client_id, str):
-            raise BarnabasError(f"A client.id is a name, not {client_id!r}.")
         super().__init__(name)
         self.client_id = client_id
         self.request_timeout = request_timeout_ms / 1000

@@ -60,17 +60,17 @@ def _partitions(
     """All that is named, in order; raises for what there is not."""
     wanted: set[TopicPartition] = set()
     for each in where:
-        name = each if isinstance(each, str) else each.topic
+        name, number = (each, None) if isinstance(each, str) else each
         (topic,) = describe_topics(cluster, [name], timeout=timeout)
         count = len(topic.partitions)
-        if isinstance(each, str):
-            wanted |= {TopicPartition(name, number) for number in range(count)}
-        elif 0 <= each.partition < count:
-            wanted.add(each)
+        if number is None:
+            wanted |= {TopicPartition(name, index) for index in range(count)}
+        elif 0 <= number < count:
+            wanted.add(TopicPartition(name, number))
         else:
             raise Refused(
                 Code.UNKNOWN_TOPIC_OR_PARTITION,
-                f"Topic {name!r} has no partition {each.partition}, only {count}.",
+                f"Topic {name!r} has no partition {number}, only {count}.",
             )
     return sorted(wanted)
 

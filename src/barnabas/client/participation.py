@@ -15,7 +15,6 @@ from barnabas.client.commits import Commits
 from barnabas.client.coordinator_link import CoordinatorLink
 from barnabas.client.fetcher import Fetcher
 from barnabas.client.fetches import COMMITTED, Fetches
-from barnabas.client.groups import refuse_no_offsets
 from barnabas.client.member import Handover, Member
 from barnabas.client.membership import Membership
 from barnabas.client.network import Network
@@ -249,10 +248,7 @@ class Participation:
         self._commits.ask_committed(partitions, done)
 
     def _wanted(self, offsets: Mapping[TopicPartition, int] | None) -> dict[TopicPartition, int]:
-        if offsets is None:
-            return self._positions()
-        refuse_no_offsets(offsets)
-        return dict(offsets)
+        return self._positions() if offsets is None else dict(offsets)
 
     def _positions(self) -> dict[TopicPartition, int]:
         with self._turn:

@@ -5,7 +5,7 @@ Used by Producer. Always holds: equal keys go to equal partitions, whichever cli
 
 from collections.abc import Callable
 from struct import iter_unpack
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from barnabas.client.partition_state import PartitionState, TopicState
 from barnabas.errors import BarnabasError, Code, Refused
@@ -57,24 +57,35 @@ class Chooser:
     """Chooses the partitions of records that are not free to go anywhere."""
 
     def __init__(self, partitioner: Partitioner | None, keyed: KeyedPartitions) -> None:
-        self._partitioner = partitioner
+        self._partitioner: Any = partitioner
+        """Of which nobody knows what it gives."""
         self._keyed = keyed
 
-    def choose(self, topic: TopicState, key: bytes | None, partition: int | None) -> PartitionState | None:
+    def choose(self, topic: TopicState, key: bytes | None, partition: Any) -> PartitionState | None:
         """The partition that is asked for or follows from the key; None where any will do."""
         partitions = topic.partitions
         if partition is not None:
-            if not 0 <= partition < len(partitions):
-                text = f"Topic {topic.name!r} has no partition {partition}, only {len(partitions)}."
+            found = _at(partitions, partition)
+            if found is None:
+                text = f"Topic {topic.name!r} has no partition {partition!r}, only {len(partitions)}."
                 raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION, text)
-            return partitions[partition]
+            return found
         if self._partitioner is not None:
             chosen = self._partitioner(topic.name, key, len(partitions))
-            if not 0 <= chosen < len(partitions):
+            found = _at(partitions, chosen)
+            if found is None:
                 raise BarnabasError(
-                    f"The partitioner chose partition {chosen} of topic {topic.name!r}, which has {len(partitions)}."
+                    f"The partitioner chose partition {chosen!r} of topic {topic.name!r}, which has {len(partitions)}: "
+                    f"it must give a whole number, 0 to {len(partitions) - 1}."
                 )
-            return partitions[chosen]
+            return found
         if key is not None:
             return partitions[self._keyed.partition_of(key, len(partitions))]
+        return None
+
+
+def _at(partitions: list[PartitionState], number: Any) -> PartitionState | None:
+    try:
+        return partitions[number] if number >= 0 else None
+    except (IndexError, TypeError):
         return None

@@ -14,7 +14,7 @@ import random
 import time
 import weakref
 from collections.abc import Callable, Iterable
-from threading import Condition, Lock
+from threading import TIMEOUT_MAX, Condition, Lock
 from time import time_ns
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -36,7 +36,7 @@ from barnabas.client.serializers import (
     serialize,
     serializer,
 )
-from barnabas.client.settings import refuse_small, refuse_unknown
+from barnabas.client.settings import Float, Int, Long, PositiveInt, PositiveLong, checked, no_topic
 from barnabas.client.topic_wish import TopicWish
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.types import TopicPartition
@@ -50,6 +50,7 @@ _AT_EXIT_S = 5.0
 class Producer(Intake):
     """Sends records to topics. For any number of threads."""
 
+    @checked
     def __init__(
         self,
         bootstrap_servers: str | Iterable[str] = "localhost:9092",
@@ -58,38 +59,22 @@ class Producer(Intake):
         acks: str | int = "all",
         enable_idempotence: bool | None = None,
         compression_type: str = "none",
-        linger_ms: float = 5,
-        batch_size: int = 16_384,
-        buffer_memory: int = 64 << 20,
-        max_block_ms: float = 60_000,
-        max_request_size: int = 1 << 20,
-        max_in_flight_requests_per_connection: int = 5,
-        retries: int = 2**31 - 1,
-        retry_backoff_ms: int = 100,
-        request_timeout_ms: int = 30_000,
-        delivery_timeout_ms: int = 120_000,
-        metadata_max_age_ms: int = 300_000,
-        connections_max_idle_ms: int = 540_000,
+        linger_ms: Float = 5,
+        batch_size: PositiveInt = 16_384,
+        buffer_memory: PositiveLong = 64 << 20,
+        max_block_ms: Float = 60_000,
+        max_request_size: PositiveInt = 1 << 20,
+        max_in_flight_requests_per_connection: PositiveInt = 5,
+        retries: Int = 2**31 - 1,
+        retry_backoff_ms: Long = 100,
+        request_timeout_ms: PositiveInt = 30_000,
+        delivery_timeout_ms: PositiveInt = 120_000,
+        metadata_max_age_ms: Long = 300_000,
+        connections_max_idle_ms: PositiveLong = 540_000,
         key_serializer: str | Serializer | None = None,
         value_serializer: str | Serializer | None = None,
         partitioner: Partitioner | None = None,
-        **unknown: Any,
     ) -> None:
-        refuse_unknown(unknown, self.__init__.__kwdefaults__, "A producer")  # type: ignore[misc]
-        refuse_small(
-            {
-                "linger_ms": (linger_ms, 0),
-                "batch_size": (batch_size, 1),
-                "buffer_memory": (buffer_memory, 1),
-                "max_block_ms": (max_block_ms, 0),
-                "max_request_size": (max_request_size, 1),
-                "max_in_flight_requests_per_connection": (max_in_flight_requests_per_connection, 1),
-                "retries": (retries, 0),
-                "retry_backoff_ms": (retry_backoff_ms, 0),
-                "request_timeout_ms": (request_timeout_ms, 1),
-                "delivery_timeout_ms": (delivery_timeout_ms, 1),
-            }
-        )
         if str(acks) not in _ACKS:
             raise Refused(Code.INVALID_REQUIRED_ACKS)
         to_all = _ACKS[str(acks)] == -1
@@ -106,7 +91,7 @@ class Producer(Intake):
         self._max_request_size = max_request_size
         self._buffer_memory = buffer_memory
         self._linger = linger_ms / 1000
-        self._max_block = max_block_ms / 1000
+        self._max_block = min(max_block_ms / 1000, TIMEOUT_MAX)
         keyed = KeyedPartitions()
         self._chooser = Chooser(partitioner, keyed)
         self._is_closed = False
@@ -214,6 +199,7 @@ class Producer(Intake):
             self._sender.wake(is_urgent=False)
         return Sent(batch, index)
 
+    @checked
     def send_table(
         self,
         topic: str,
@@ -279,6 +265,7 @@ class Producer(Intake):
         self._sender.wake()
         return batch
 
+    @checked
     def flush(self, timeout: float | None = None) -> None:
         """Wait until everything sent so far has its outcome; raises the first failure that nobody has looked at.
 
@@ -301,6 +288,7 @@ class Producer(Intake):
         if failure is not None:
             raise failure
 
+    @checked
     def close(self, timeout: float | None = None) -> None:
         """Deliver everything, and hang up; what is not delivered after `timeout` seconds fails.
 
@@ -339,8 +327,11 @@ class Producer(Intake):
 
     def has_room(self, topic: str) -> bool:
         """Whether the next record of an ordinary size would not have to wait: the topic is known, there is memory."""
+        accumulator = self._accumulator
         return (
-            topic in self._accumulator.topics and self._accumulator.free >= 2 * self._accumulator.batch_size
+            isinstance(topic, str)
+            and topic in accumulator.topics
+            and accumulator.free >= 2 * accumulator.batch_size
         )
 
     # Routing
@@ -361,7 +352,7 @@ class Producer(Intake):
         """A topic that is used for the first time: wait until it is known, or max.block.ms are over."""
         self._refuse_if_gone()
         if not isinstance(topic, str) or not topic:
-            raise BarnabasError(f"A topic is a name, not {topic!r}.")
+            raise no_topic(topic)
         if topic not in self._network.metadata.snapshot.topics:
             self._refuse_to_wait()
             wish = TopicWish(self._network, topic)

@@ -87,7 +87,7 @@ class Cluster:
     def by_leader(self, partitions: Iterable[TopicPartition]) -> "dict[Asked, list[TopicPartition]]":
         """Partitions grouped by the broker that leads them."""
         groups: dict[Asked, list[TopicPartition]] = {}
-        for partition in partitions:
+        for partition in map(TopicPartition._make, partitions):
             groups.setdefault(self.leader_of(partition), []).append(partition)
         return groups
 

@@ -61,7 +61,12 @@ def as_bytes(value: Any, what: str) -> bytes | None:
 
 def header_pairs(headers: GivenHeaders) -> Headers:
     """Headers as the wire has them: names and values, of which there may be several of one name."""
-    pairs = tuple(headers.items()) if isinstance(headers, Mapping) else tuple(headers)
+    try:
+        pairs = tuple(headers.items()) if isinstance(headers, Mapping) else tuple(headers)
+    except TypeError:
+        raise BarnabasError(
+            f"Headers are a mapping, or pairs, of names and bytes, not {headers!r}."
+        ) from None
     for pair in pairs:
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise BarnabasError(f"A header is a name and bytes or None, not {pair!r}.")
