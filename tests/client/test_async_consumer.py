@@ -1,14 +1,16 @@
 """Promises of client/async_consumer.py: the same records, awaited."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Collection, Coroutine
 from typing import Any
 
 import pytest
 
-from barnabas import BarnabasError, Producer, TopicPartition
+from barnabas import AsyncProducer, BarnabasError, Producer, TopicPartition
 from barnabas.client.async_consumer import AsyncConsumer
 from barnabas.client.failures import NoBroker
+from tests.deadline import eventually
 from tests.process import free_port
 
 NewTopic = Callable[..., str]
@@ -131,5 +133,50 @@ def test_mistakes_are_told(bootstrap: str) -> None:
                 await consumer.subscribe("t")
         with pytest.raises(NoBroker):
             await AsyncConsumer(bootstrap_servers=f"127.0.0.1:{free_port()}").start()
+
+    run(work())
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.001, 0.002, 0.005, 0.02])
+def test_whoever_is_cancelled_while_it_starts_or_closes_leaves_nothing_behind(
+    bootstrap: str, numbers: TopicPartition, after_s: float
+) -> None:
+    async def cancel(work: Coroutine[Any, Any, None], after_s: float) -> None:
+        task = asyncio.create_task(work)
+        await asyncio.wait([task], timeout=after_s)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    async def start() -> None:
+        async with AsyncConsumer(numbers.topic, **settings(bootstrap, group_id="cancelled")):
+            await asyncio.Event().wait()
+
+    async def work() -> None:
+        await cancel(start(), after_s)
+        consumer = AsyncConsumer(**settings(bootstrap))
+        await consumer.start()
+        await cancel(consumer.close(), 0)
+
+    before = set(threading.enumerate())
+    run(work())
+    eventually(lambda: set(threading.enumerate()) <= before, "the threads of consumers that nobody has")
+
+
+def test_arguments_that_cannot_be_are_told_as_to_those_who_do_not_await(
+    bootstrap: str, numbers: TopicPartition
+) -> None:
+    async def work() -> None:
+        with pytest.raises(BarnabasError, match="consumer_timeout_ms cannot be 'x'"):
+            await AsyncConsumer(**settings(bootstrap, consumer_timeout_ms="x")).start()
+        async with AsyncConsumer(**settings(bootstrap)) as consumer:
+            await consumer.assign([numbers])
+            with pytest.raises(BarnabasError, match="poll: timeout cannot be None"):
+                await consumer.poll(None)  # type: ignore[arg-type]
+        async with AsyncProducer(bootstrap) as producer:
+            with pytest.raises(BarnabasError, match="A topic is a name"):
+                await producer.send([numbers.topic], b"")  # type: ignore[arg-type]
+            with pytest.raises(BarnabasError, match="has been started"):
+                await producer.start()
 
     run(work())

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from barnabas.client.consumer import Consumer, ConsumerRecord
 from barnabas.client.offsets import OffsetAt
+from barnabas.client.settings import sound
 from barnabas.errors import BarnabasError
 from barnabas.types import Offset, TopicPartition
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_PATIENCE_S = 1.0
+"""For the goodbye of a consumer that nobody wanted in the end."""
+
 
 class AsyncConsumer:
     """Reads records, in one task. The settings are those of `Consumer`."""
@@ -34,7 +38,6 @@ class AsyncConsumer:
     def __init__(self, *topics: str, **settings: Any) -> None:
         self._topics = topics
         self._settings = settings
-        self._idle_timeout = settings.get("consumer_timeout_ms", float("inf")) / 1000
         self._core: Consumer | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._worker: ThreadPoolExecutor | None = None
@@ -47,20 +50,23 @@ class AsyncConsumer:
         self._loop = asyncio.get_running_loop()
         # Two: while a listener is heard, it may commit.
         self._worker = ThreadPoolExecutor(2, "barnabas-async-consumer")
+        made = self._worker.submit(Consumer, *self._topics, **self._settings)
         try:
-            self._core = await self._run(partial(Consumer, **self._settings))
+            self._core = await asyncio.wrap_future(made)
         except BaseException:
+            # Cancelled: what is made nevertheless, nobody will close.
+            self._worker.submit(lambda: made.result().close(_PATIENCE_S, commit=False))
             self._worker.shutdown(wait=False)
             raise
         self._core.listen(self._tell)
-        if self._topics:
-            await self.subscribe(self._topics)
 
     async def close(self, timeout: float | None = None, *, commit: bool = True) -> None:  # noqa: ASYNC109
         """Commit what polls have given, if commits are automatic, and leave the group."""
         if self._core is not None and self._worker is not None:
+            # Whoever is not waited for any more is closed nevertheless.
+            closed = self._worker.submit(self._core.close, timeout, commit=commit)
             try:
-                await self._run(partial(self._core.close, timeout, commit=commit))
+                await asyncio.shield(asyncio.wrap_future(closed))
             finally:
                 self._core = None
                 self._worker.shutdown(wait=False)
@@ -163,7 +169,7 @@ class AsyncConsumer:
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         """Record by record, for ever, or until none came for consumer.timeout.ms."""
         core = self._started
-        while await self._wait_for(self._idle_timeout, core.is_ready):
+        while await self._wait_for(core.idle_timeout, core.is_ready):
             for record in core.ready():
                 yield record
 
@@ -186,7 +192,7 @@ class AsyncConsumer:
     async def _wait_for(self, seconds: float, take: Callable[[], T]) -> T | None:
         """What `take` finds, as soon as it finds something. It waits for nothing, unless a rebalance is to be done."""
         core = self._started
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + sound("poll: timeout", float, seconds)
         while True:
             self._news.clear()
             found = await self._run(take) if core.has_work else take()

@@ -25,7 +25,9 @@ class AsyncProducer:
         self._started: Producer | None = None
 
     async def start(self) -> None:
-        """Connect. Raises where no broker answers."""
+        """Connect. Raises where no broker answers. `async with` does it."""
+        if self._started is not None:
+            raise BarnabasError("This producer has been started.")
         self._started = await asyncio.to_thread(lambda: Producer(**self._settings))
 
     @property
@@ -72,7 +74,8 @@ class AsyncProducer:
     async def close(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
         """Deliver everything, and hang up."""
         if self._started is not None:
-            await asyncio.to_thread(self._started.close, timeout)
+            # Whoever is not waited for any more is closed nevertheless.
+            await asyncio.shield(asyncio.to_thread(self._started.close, timeout))
 
     async def partitions_for(self, topic: str) -> list[TopicPartition]:
         """The partitions of a topic."""
