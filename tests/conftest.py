@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +52,8 @@ def postgres_programs() -> Path | None:
 
 def refuse_what_was_compiled_before() -> None:
     """Python takes what is compiled, even of a source that has changed since."""
-    for code in (ROOT / "src").glob("barnabas__mypyc.*.so"):
-        for module in (ROOT / "src" / "barnabas").rglob("*.so"):
+    for code in (ROOT / "src").glob(f"barnabas__mypyc{EXTENSION_SUFFIXES[0]}"):
+        for module in (ROOT / "src" / "barnabas").rglob(f"*{EXTENSION_SUFFIXES[0]}"):
             source = module.with_name(module.name.split(".")[0] + ".py")
             if source.stat().st_mtime > code.stat().st_mtime:
                 raise pytest.UsageError(f"{source} has changed since it was compiled: say `make compile`.")
