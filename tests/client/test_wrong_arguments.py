@@ -291,3 +291,10 @@ def test_a_partitioner_that_talks_nonsense_is_told_so(bootstrap: str, chosen: An
         pytest.raises(BarnabasError, match=why),
     ):
         producer.send("one", b"")
+
+
+def test_for_ever_is_a_time_to_wait(bootstrap: str) -> None:
+    with Producer(bootstrap, linger_ms=0) as producer:
+        assert producer.send("one", b"x").result(float("inf")).topic == "one"
+        producer.send("one", b"x")
+        producer.flush(float("inf"))

@@ -4,7 +4,7 @@ Filled by `producer`, kept by `accumulator`, told of by `sender`. Always holds: 
 every handle of its records has an answer; each callback is called once, whichever thread settles or asks first.
 """
 
-from _thread import LockType, allocate_lock
+from _thread import TIMEOUT_MAX, LockType, allocate_lock
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
@@ -344,7 +344,7 @@ def wait_for(batches: Sequence[Batch], timeout: float | None, what: str) -> None
     all_done = gate.release if len(batches) == 1 else _After(len(batches), gate.release)
     for batch in batches:
         batch.when_settled(all_done)
-    patience = None if timeout is None else max(timeout, 0.0)
+    patience = None if timeout is None or timeout > TIMEOUT_MAX else max(timeout, 0.0)
     carrier = batches[0].carrier
     if carrier is not None:
         is_open = carrier.wait(gate, patience)
