@@ -5,6 +5,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -294,7 +295,10 @@ def test_a_partitioner_that_talks_nonsense_is_told_so(bootstrap: str, chosen: An
 
 
 def test_for_ever_is_a_time_to_wait(bootstrap: str) -> None:
-    with Producer(bootstrap, linger_ms=0) as producer:
-        assert producer.send("one", b"x").result(float("inf")).topic == "one"
-        producer.send("one", b"x")
-        producer.flush(float("inf"))
+    with Producer(bootstrap, linger_ms=100) as producer, ThreadPoolExecutor(8) as threads:
+
+        def send_and_wait(_: int) -> str:
+            return producer.send("one", b"x").result(float("inf")).topic
+
+        # Of several who wait one drives the loop, and the others wait for him.
+        assert set(threads.map(send_and_wait, range(24))) == {"one"}
