@@ -302,3 +302,42 @@ def test_for_ever_is_a_time_to_wait(bootstrap: str) -> None:
 
         # Of several who wait one drives the loop, and the others wait for him.
         assert set(threads.map(send_and_wait, range(24))) == {"one"}
+
+
+HALF = "\ud800"
+"""Half of a surrogate pair: text to Python, and to nobody else."""
+
+
+def test_a_topic_that_cannot_be_written_costs_the_other_topics_nothing(bootstrap: str) -> None:
+    with Producer(bootstrap, linger_ms=0) as producer:
+        with pytest.raises(BarnabasError, match="A topic is a name"):
+            producer.send(HALF, b"x")
+        assert producer.send("fresh-one", b"x").result(SOON_S).offset == 0
+
+
+def test_a_header_that_cannot_be_written_costs_the_other_records_nothing(bootstrap: str) -> None:
+    with Producer(bootstrap, linger_ms=60_000) as producer:
+        good = producer.send("one", b"x", headers={"name": b""})
+        with pytest.raises(BarnabasError, match="A header is a name"):
+            producer.send("one", b"x", headers={HALF: b""})
+        good.result(SOON_S)
+
+
+def test_a_consumer_is_told_of_a_topic_that_cannot_be_written(bootstrap: str) -> None:
+    with pytest.raises(BarnabasError, match="must be text"):
+        Consumer(HALF, bootstrap_servers=bootstrap, group_id="readers")
+
+
+def test_who_interrupts_a_send_is_told_that_he_cannot_use_the_producer(bootstrap: str) -> None:
+    with Producer(bootstrap, linger_ms=0) as producer:
+        producer.send("one", b"x").result(SOON_S)
+        # As the handler of a signal finds it that comes while a send opens a batch.
+        with producer._lock:
+            for action in (
+                lambda: producer.send("one", b"x", headers={"a": b""}),
+                producer.flush,
+                producer.close,
+            ):
+                with pytest.raises(BarnabasError, match="in the midst of a send"):
+                    action()
+        producer.send("one", b"x").result(SOON_S)

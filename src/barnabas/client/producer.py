@@ -14,7 +14,7 @@ import random
 import time
 import weakref
 from collections.abc import Callable, Iterable
-from threading import TIMEOUT_MAX, Condition, Lock
+from threading import TIMEOUT_MAX, Condition, RLock
 from time import time_ns
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -36,7 +36,16 @@ from barnabas.client.serializers import (
     serialize,
     serializer,
 )
-from barnabas.client.settings import Float, Int, Long, PositiveInt, PositiveLong, checked, no_topic
+from barnabas.client.settings import (
+    Float,
+    Int,
+    Long,
+    PositiveInt,
+    PositiveLong,
+    can_be_written,
+    checked,
+    no_topic,
+)
 from barnabas.client.topic_wish import TopicWish
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.types import TopicPartition
@@ -95,7 +104,7 @@ class Producer(Intake):
         keyed = KeyedPartitions()
         self._chooser = Chooser(partitioner, keyed)
         self._is_closed = False
-        lock = Lock()
+        lock = RLock()  # which knows who has it: see `_refuse_in_the_midst`
         self._lock = lock
         self._room = Condition(lock)
         self._network = Network(
@@ -273,6 +282,7 @@ class Producer(Intake):
         """
         if self._is_forked:
             raise _forked()
+        self._refuse_in_the_midst()
         with self._lock:
             self._accumulator.flushing += 1
             batches = self._accumulator.unsettled()
@@ -298,6 +308,7 @@ class Producer(Intake):
             self._finish.detach()
             self._network.close(0)
             return
+        self._refuse_in_the_midst()
         with self._lock:  # nothing is queued after this
             if self._is_closed:
                 return
@@ -351,7 +362,7 @@ class Producer(Intake):
     def _find(self, topic: str) -> TopicState:
         """A topic that is used for the first time: wait until it is known, or max.block.ms are over."""
         self._refuse_if_gone()
-        if not isinstance(topic, str) or not topic:
+        if not isinstance(topic, str) or not topic or not can_be_written(topic):
             raise no_topic(topic)
         if topic not in self._network.metadata.snapshot.topics:
             self._refuse_to_wait()
@@ -398,8 +409,17 @@ class Producer(Intake):
     def _refuse_if_gone(self) -> None:
         if self._is_forked:
             raise _forked()
+        self._refuse_in_the_midst()
         if self._is_closed:
             raise BarnabasError("The producer is closed.")
+
+    def _refuse_in_the_midst(self) -> None:
+        """A signal's handler, or a destructor, may run while this thread has the lock: it would wait for itself."""
+        if self._lock._is_owned():  # type: ignore[attr-defined]
+            raise BarnabasError(
+                "This thread is in the midst of a send: a signal's handler must not use the producer. "
+                "Let it set a flag, or raise."
+            )
 
     def leave_to_the_parent(self) -> None:
         """In a process that was just forked: there is no thread to send here, and the lock may be held for ever."""

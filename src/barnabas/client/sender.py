@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
-from threading import Condition, Lock
+from threading import Condition, RLock
 
 from barnabas.client.accumulator import Accumulator
 from barnabas.client.batches import Batch, section_of, wait_for
@@ -40,7 +40,7 @@ class Sender:
         self,
         network: Network,
         accumulator: Accumulator,
-        lock: Lock,
+        lock: RLock,
         room: Condition,
         *,
         acks: int,

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from barnabas.client.settings import can_be_written
 from barnabas.errors import BarnabasError
 from barnabas.wire.records import Headers
 
@@ -71,6 +72,6 @@ def header_pairs(headers: GivenHeaders) -> Headers:
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise BarnabasError(f"A header is a name and bytes or None, not {pair!r}.")
         name, value = pair
-        if type(name) is not str or not (value is None or type(value) is bytes):
+        if type(name) is not str or not (value is None or type(value) is bytes) or not can_be_written(name):
             raise BarnabasError(f"A header is a name and bytes or None, not {pair!r}.")
     return pairs

@@ -59,6 +59,15 @@ def sound(where: str, declared: Any, value: Any) -> Any:
     return _sound(where, _kind(declared), "", value)
 
 
+def can_be_written(text: str) -> bool:
+    """Whether it is UTF-8: half of a surrogate pair would only be found where it costs others something."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def no_topic(given: Any) -> BarnabasError:
     return BarnabasError(f"A topic is a name, not {given!r}.")
 
@@ -145,7 +154,7 @@ _PLAIN: dict[Any, _Kind] = {
     bool: _Kind("True or False", lambda value: isinstance(value, bool)),
     int: _Kind("a whole number", _is_whole),
     float: _Kind("a number", _is_number),
-    str: _Kind("text", lambda value: isinstance(value, str)),
+    str: _Kind("text", lambda value: isinstance(value, str) and can_be_written(value)),
     TopicPartition: _Kind("a partition, as TopicPartition('orders', 0)", _is_partition),
     Callable: _Kind("a function", callable),
 }
