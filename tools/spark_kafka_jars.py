@@ -1,7 +1,8 @@
 """Owns the folder with Spark's own Kafka connector. Called by bench/ and by the tests that hold it against our broker.
 
 `python tools/spark_kafka_jars.py [DIR]` fetches the jars with Maven into DIR (default `.cache/spark-kafka`) and prints
-the folder. It is complete or not there at all: the jars are fetched beside it, then renamed into place.
+the folder. Which jars depends on the PySpark that is installed beside this Python. The folder is complete or not there
+at all: the jars are fetched beside it, then renamed into place.
 SPARK_KAFKA_LIBS names a folder that has them already; then nothing is fetched.
 """
 
@@ -13,12 +14,26 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-DEFAULT = Path(__file__).resolve().parent.parent / ".cache" / "spark-kafka"
+CACHE = Path(__file__).resolve().parent.parent / ".cache"
 FETCH_TIMEOUT_S = 300
+NEWEST = "4.2.0"
+OLDER = {"4.1": "4.1.0"}
+"""The connector reaches into Spark: that of 4.2 works with 4.2 and 4.3, and not with 4.1."""
+
+
+def _connector() -> str:
+    try:
+        return OLDER.get(".".join(version("pyspark").split(".")[:2]), NEWEST)
+    except PackageNotFoundError:
+        return NEWEST
+
+
+DEFAULT = CACHE / ("spark-kafka" if _connector() == NEWEST else f"spark-kafka-{_connector()}")
 ARTIFACTS = (
-    ("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0"),
+    ("org.apache.spark", "spark-sql-kafka-0-10_2.13", _connector()),
     ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),
     ("org.apache.kafka", "kafka-clients", "3.9.2"),
     ("org.apache.commons", "commons-pool2", "2.13.1"),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from barnabas import Admin, Producer
+from barnabas.spark.installed import has_read_limits
 from barnabas.testing import Broker
 from barnabas.types import TopicPartition
 from tests.deadline import eventually
@@ -16,6 +17,7 @@ pytestmark = pytest.mark.java
 
 Topic = Callable[..., str]
 LIMIT_S = 180
+with_limits = pytest.mark.skipif(not has_read_limits(), reason="Spark 4.1 has no limits for a batch")
 
 
 class Stream:
@@ -71,6 +73,7 @@ def test_a_stream_goes_on_where_it_was(producer: Producer, topic: Topic, stream:
     ]
 
 
+@with_limits
 def test_batches_are_as_small_as_asked_for(producer: Producer, topic: Topic, stream: Stream) -> None:
     name = topic()
     fill(producer, name, 100, 0, 1, 1, 1)
@@ -78,6 +81,19 @@ def test_batches_are_as_small_as_asked_for(producer: Producer, topic: Topic, str
     assert len(set(stream.rows())) == 100
 
 
+def test_an_option_that_a_stream_does_not_have_is_one_sentence(topic: Topic, stream: Stream) -> None:
+    with pytest.raises(Exception, match="did you mean failOnDataLoss"):
+        stream.run(topic(), failOnDataLos="false")
+
+
+@pytest.mark.skipif(has_read_limits(), reason="Spark has them from 4.2 on")
+@pytest.mark.parametrize("option", ["maxOffsetsPerTrigger", "minOffsetsPerTrigger"])
+def test_limits_that_spark_does_not_have_are_one_sentence(topic: Topic, stream: Stream, option: str) -> None:
+    with pytest.raises(Exception, match=rf"{option} needs PySpark 4\.2 or newer"):
+        stream.run(topic(), **{option: "40"})
+
+
+@with_limits
 def test_available_now_does_not_wait_for_more(
     admin: Admin, producer: Producer, topic: Topic, stream: Stream
 ) -> None:

@@ -54,7 +54,8 @@ def schema_of(spark: "SparkSession", wanted: str, sample: "DataFrame", keep: str
     if kept is not None:
         return StructType.fromJson(json.loads(kept))
     values = sample.selectExpr("cast(value as string) as value").where("value is not null").limit(SAMPLE)
-    found = spark.read.option("columnNameOfCorruptRecord", CORRUPT).json(values)
+    texts = values.rdd.map(lambda row: row[0])  # not `values` itself: Spark 4.1 takes no DataFrame here
+    found = spark.read.option("columnNameOfCorruptRecord", CORRUPT).json(texts)
     fields = [field for field in found.schema.fields if field.name != CORRUPT]
     if not fields:
         raise BarnabasError(

@@ -30,13 +30,11 @@ from barnabas.spark import launcher
 WARM = (
     "pyspark.worker",
     "pyspark.sql.datasource_internal",
-    "pyspark.sql.streaming.datasource",
     "pyspark.sql.worker.create_data_source",
     "pyspark.sql.worker.data_source_pushdown_filters",
     "pyspark.sql.worker.lookup_data_sources",
     "pyspark.sql.worker.plan_data_source_read",
     "barnabas.spark.source",
-    "barnabas.spark.stream_reader",
     "barnabas.spark.writer",
     "barnabas.client.partition_reader",
 )
@@ -106,6 +104,9 @@ def serve(listener: socket.socket, folder: str) -> None:
     with listener:
         for module in WARM:
             importlib.import_module(module)
+        from barnabas.spark.source import stream_reader  # not in the driver, which may have no PySpark
+
+        stream_reader()
         gc.collect()
         gc.freeze()  # so that no process looks for garbage in it, or copies its pages
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)

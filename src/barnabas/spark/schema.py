@@ -7,7 +7,6 @@ from difflib import get_close_matches
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -21,6 +20,7 @@ from pyspark.sql.types import (
 )
 
 from barnabas.errors import BarnabasError
+from barnabas.spark.installed import arrow_schema
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 
@@ -63,7 +63,7 @@ class Shape:
     """Brings batches of records into the form of a schema."""
 
     def __init__(self, schema: StructType) -> None:
-        self._schema = to_arrow_schema(schema, timezone="UTC")
+        self._schema = arrow_schema(schema)
         self.columns: list[str] = schema.fieldNames()
 
     def __call__(self, batch: Any) -> Any:

@@ -10,13 +10,14 @@ from pyspark.sql.types import StructType
 
 from barnabas.errors import BarnabasError
 from barnabas.spark.declared import Use
+from barnabas.spark.installed import has_read_limits
 from barnabas.spark.options import includes_headers, read_options, write_options
 from barnabas.spark.schema import full_schema
 from barnabas.spark.worker import plainly
 
 if TYPE_CHECKING:
     from barnabas.spark.reader import BatchReader
-    from barnabas.spark.stream_reader import StreamReader
+    from barnabas.spark.stream_reader import RefusingReader, StreamReader
     from barnabas.spark.writer import BatchWriter, StreamWriter
 
 
@@ -37,11 +38,16 @@ class BarnabasDataSource(DataSource):
         with plainly():
             return BatchReader(read_options(self.options, Use.BATCH), schema)
 
-    def streamReader(self, schema: StructType) -> "StreamReader":
-        from barnabas.spark.stream_reader import StreamReader
-
+    def streamReader(self, schema: StructType) -> "StreamReader | RefusingReader":
         with plainly():
-            return StreamReader(read_options(self.options, Use.STREAM), schema)
+            try:
+                return stream_reader()(read_options(self.options, Use.STREAM), schema)
+            except BarnabasError as error:
+                if has_read_limits():
+                    raise
+                from barnabas.spark.stream_reader import RefusingReader
+
+                return RefusingReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> "BatchWriter":
         from barnabas.spark.writer import BatchWriter
@@ -57,3 +63,14 @@ class BarnabasDataSource(DataSource):
         # In output mode complete Spark asks to overwrite; every result is another record then, as in its Kafka sink.
         with plainly():
             return StreamWriter(write_options(self.options), schema)
+
+
+def stream_reader() -> "type[StreamReader]":
+    """The one for this version of Spark."""
+    if has_read_limits():
+        from barnabas.spark.limited_stream_reader import LimitedReader
+
+        return LimitedReader
+    from barnabas.spark.stream_reader import UnlimitedReader
+
+    return UnlimitedReader

@@ -2,22 +2,19 @@
 
 Always holds: a batch is what lies between two sets of offsets, so a batch that is repeated has the same records; what
 the log has lost in between is an error, or a warning where failOnDataLoss is false, and never silence.
+
+What Spark asks depends on its version: from 4.2 on `limited_stream_reader` answers, before that `UnlimitedReader`.
 """
 
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 from pyspark.sql.types import StructType
 
-from barnabas.spark.options import ReadOptions
+from barnabas.errors import BarnabasError
+from barnabas.spark.options import OptionError, ReadOptions
 from barnabas.spark.ranges import Offsets, from_json, limited, ranges_between, split, to_json
 from barnabas.spark.reader import Task, read_task, report_loss
 from barnabas.spark.schema import Shape, checked
@@ -27,7 +24,7 @@ from barnabas.spark.worker import plainly
 JsonOffsets: TypeAlias = dict[str, dict[str, int]]
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(DataSourceStreamReader):
     """One query's source: lives in a process of its own beside the driver; a copy of it goes to the executors."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
@@ -41,21 +38,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> JsonOffsets:
         with plainly():
             return to_json(self._survey.start_of(self._options.start, self._survey.partitions()))
-
-    def latestOffset(self, start: JsonOffsets, limit: ReadLimit) -> JsonOffsets:
-        with plainly():
-            return to_json(self._next(from_json(start), limit))
-
-    def getDefaultReadLimit(self) -> ReadLimit:
-        most = self._options.max_offsets
-        return ReadAllAvailable() if most is None else ReadMaxRows(most)
-
-    def reportLatestOffset(self) -> JsonOffsets | None:
-        return None if self._latest is None else to_json(self._latest)
-
-    def prepareForTriggerAvailableNow(self) -> None:
-        with plainly():
-            self._target = self._survey.latest(self._survey.partitions())
 
     def partitions(self, start: JsonOffsets, end: JsonOffsets) -> list[Task]:
         with plainly():
@@ -79,18 +61,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._asking = Survey(self._options, patient=True)
         return self._asking
 
-    def _next(self, start: Offsets, limit: ReadLimit) -> Offsets:
-        """Where the batch ends that begins here."""
+    def _next(self, start: Offsets, most: int | None) -> Offsets:
+        """Where the batch ends that begins here, and has so many offsets at most."""
         latest = self._latest = self._survey.latest_of_all()
-        for gone in sorted(set(start) - set(latest)):
-            report_loss(f"Partition {gone}, read up to {start[gone]}, is there no more.", self._options)
+        self._miss(start, latest)
         if self._target is not None:
             latest = {each: min(at, latest[each]) for each, at in self._target.items() if each in latest}
         begins = self._with_new_ones(start, latest)
         waiting = sum(max(at - begins[each], 0) for each, at in latest.items())
         if self._may_wait(waiting):
             return {each: at for each, at in start.items() if each in latest}
-        return limited(begins, latest, limit.max_rows) if isinstance(limit, ReadMaxRows) else latest
+        return latest if most is None else limited(begins, latest, most)
+
+    def _miss(self, start: Offsets, latest: Offsets) -> None:
+        """Tell of partitions that were read and are there no more."""
+        for gone in sorted(set(start) - set(latest)):
+            report_loss(f"Partition {gone}, read up to {start[gone]}, is there no more.", self._options)
 
     def _may_wait(self, waiting: int) -> bool:
         least, now = self._options.min_offsets, time.monotonic()
@@ -134,3 +120,48 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
             begins[each] = max(begin, earliest)
         return begins, end
+
+
+class UnlimitedReader(StreamReader):
+    """For PySpark 4.1, which does not say where a batch begins when it asks where it ends: each takes all there is."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        super().__init__(options, schema)
+        limits = {"maxOffsetsPerTrigger": options.max_offsets, "minOffsetsPerTrigger": options.min_offsets}
+        for name, value in limits.items():
+            if value is not None:
+                raise OptionError(f"{name} needs PySpark 4.2 or newer: before it a batch takes all there is.")
+        self._reached: Offsets = {}
+
+    def latestOffset(self) -> JsonOffsets:
+        with plainly():
+            return to_json(self._next(self._reached, None))
+
+    def partitions(self, start: JsonOffsets, end: JsonOffsets) -> list[Task]:
+        begin, self._reached = from_json(start), from_json(end)
+        with plainly():
+            self._miss(begin, self._reached)  # what went while nobody looked: a query that has just started
+        return super().partitions(start, end)
+
+
+class RefusingReader(DataSourceStreamReader):
+    """For PySpark 4.1, which loses an error that comes before there is a reader: tells it when it is first asked."""
+
+    def __init__(self, error: BarnabasError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> JsonOffsets:
+        return self._refuse()
+
+    def latestOffset(self) -> JsonOffsets:
+        return self._refuse()
+
+    def partitions(self, start: JsonOffsets, end: JsonOffsets) -> list[Task]:
+        return self._refuse()
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        with plainly():
+            raise self._error
