@@ -32,6 +32,10 @@ barnabas.client.failures.NoBroker: No broker answers at localhost:9092 (connecti
             "A column `x` cannot be resolved. SQLSTATE: 42703 (UNRESOLVED_COLUMN.WITH_SUGGESTION).",
         ),
         (
+            "py4j.protocol.Py4JJavaError: An error occurred while calling o5.sql.\n: java.lang.Error: no luck\n\tat",
+            "Error: no luck.",
+        ),
+        (
             "[STREAM_FAILED] Query [id = 1] terminated with exception: Traceback:\n  File\nValueError: no such luck\n",
             "ValueError: no such luck.",
         ),

@@ -8,6 +8,7 @@ import re
 from barnabas.errors import BarnabasError
 
 _OURS = re.compile(r"\bbarnabas(?:\.\w+)+: (.+)")
+_JAVA = re.compile(r"An error occurred while calling \S+\n: ([\w.$]+): (.+)")
 _PYTHON = re.compile(r"^(\w[\w.]*(?:Error|Exception)): (.+)$", re.MULTILINE)
 _CONDITION = re.compile(r"\[([A-Z][A-Z_.0-9]+)\] ?(.*)")
 _WRAPPERS = ("STREAM_FAILED", "PYTHON_", "FAILED_EXECUTE_UDF")
@@ -22,9 +23,9 @@ def sentence_of(error: BaseException) -> str:
     for condition, words in _CONDITION.findall(text):
         if not condition.startswith(_WRAPPERS) and words.strip():
             return _ended(f"{words.strip().rstrip('.;')} ({condition})")
-    python = _PYTHON.findall(text)
-    if python:
-        kind, words = python[-1]
+    found = _JAVA.findall(text) or _PYTHON.findall(text)
+    if found:
+        kind, words = found[-1]
         return _ended(f"{kind.rpartition('.')[2]}: {words.strip()}")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return _ended(lines[0] if lines else type(error).__name__)
