@@ -125,16 +125,17 @@ def bootstrap() -> Iterator[str]:
 def spark() -> Iterator[Any]:
     """One Spark for the whole run: it takes seconds to start, and a process can have only one.
 
-    Spark's own Kafka connector is in it beside ours.
+    Spark's own Kafka connector is in it beside ours, and so are Delta and Iceberg where they fit the installed PySpark.
     """
     from barnabas.spark.session import start_session
-    from tests.spark.connector import connector_jars
+    from tests.spark.connector import connector_jars, table_jars, table_settings
 
     # Workers have to find what is tested, also where another copy of it is installed.
     os.environ["PYTHONPATH"] = os.pathsep.join(
         [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]
     )
-    session = start_session("barnabas-tests", master="local[2]", jars=connector_jars())
+    jars = [*connector_jars(), *table_jars()]
+    session = start_session("barnabas-tests", master="local[2]", jars=jars, settings=table_settings())
     yield session
     session.stop()
 

@@ -12,6 +12,7 @@ from barnabas.connect.delta import DeltaSink
 from barnabas.connect.files import ParquetSink
 from barnabas.connect.option import ConnectError
 from tests.connect.conftest import RunFile
+from tests.spark.connector import table_formats
 
 pytestmark = pytest.mark.java
 
@@ -154,6 +155,7 @@ def test_wrong_columns_are_told_before_anything_runs(run_file: RunFile, tmp_path
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.skipif("delta" in table_formats(), reason="this Spark has Delta")
 def test_delta_that_spark_does_not_have_is_one_sentence(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(ConnectError, match=r"Delta tables need Delta Lake in Spark: .* \(this is 4\.\d"):
         DeltaSink(path=str(tmp_path / "table")).write(spark.range(1), Batch("a", 0))

@@ -1,10 +1,10 @@
-"""One row a key: keeps a folder of Parquet at the newest row of every key, as a compacted topic would.
+"""One row a key: keeps a table at the newest row of every key, as a compacted topic would.
 
 Used by `places.Files` with `newest_by`. Always holds: a batch that is done twice changes nothing the second time,
-because the row with the highest offset wins; a crash at any point leaves the old table or the new one, under its
-name or under the one beside it (.last), from where the next batch brings it back.
+because the row with the highest offset wins; a crash at any point leaves the old table or the new one. Of Parquet it
+may be under the name beside it (.last), from where the next batch brings it back.
 
-The whole table is written anew with each batch that has something for it: made for tables that fit a few disks,
+Parquet is written anew with each batch that has something for it: made for tables that fit a few disks,
 loaded every few minutes. Delta and Iceberg merge instead; use them for more.
 """
 
@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from barnabas.errors import BarnabasError
+from barnabas.pipelines import tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -37,8 +38,12 @@ def newest(rows: "DataFrame", key: str) -> "DataFrame":
 
 def keep_newest(table: "Files") -> Callable[["DataFrame", int], None]:
     """What a stream does with each batch."""
+    if table.format in tables.FORMATS:
+        return _merge_newest(table)
     if table.format != "parquet":
-        raise BarnabasError(f"The newest row a key is kept in Parquet only, not in {table.format}.")
+        raise BarnabasError(
+            f"The newest row a key is kept in Parquet, Delta or Iceberg only, not in {table.format}."
+        )
 
     from pyspark.sql import functions as f
 
@@ -57,6 +62,20 @@ def keep_newest(table: "Files") -> Callable[["DataFrame", int], None]:
         writer = rows.write.mode("overwrite")
         (writer.partitionBy(*table.partition_by) if table.partition_by else writer).parquet(folder.next)
         folder.swap()
+
+    return merge
+
+
+def _merge_newest(table: "Files") -> Callable[["DataFrame", int], None]:
+    names = tables.RENAMED if table.format == "iceberg" else {}
+    order = [names.get(name, name) for name in reversed(ORDER)]
+    old, new = (", ".join(f"{side}.{name}" for name in order) for side in ("old", "new"))
+
+    def merge(batch: "DataFrame", number: int) -> None:
+        rows = tables.fit(newest(batch, table.newest_by), table)
+        name = tables.make(table, rows.drop(DELETED).schema, batch.sparkSession)
+        deleted = f"new.{DELETED}" if DELETED in rows.columns else "false"
+        tables.merge(rows, name, key=table.newest_by, newer=f"({old}) < ({new})", deleted=deleted)
 
     return merge
 

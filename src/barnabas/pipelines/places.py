@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from barnabas.errors import BarnabasError
+from barnabas.pipelines import tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -130,25 +131,40 @@ class Files:
     def read(self, spark: "SparkSession", around: Surroundings) -> "DataFrame":
         still = spark.read.format(self.format).options(**self.options)
         if not self.stream:
-            return still.load(self.path)
+            return still.load(self._target(spark))
         reader = spark.readStream.format(self.format).options(**self.options)
-        if self.format in ("delta", "iceberg"):
-            return reader.load(self.path)
+        if self.format in tables.FORMATS:
+            return reader.load(self._target(spark))
         # A stream of files wants to be told its schema: it is that of the files that are there.
         return reader.schema(still.load(self.path).schema).load(self.path)
 
     def write(self, rows: "DataFrame", around: Surroundings) -> None:
+        rows = tables.fit(rows, self)
+        if self.format == "iceberg":
+            tables.make(self, rows.schema, rows.sparkSession)
         writer = rows.write.format(self.format).mode("append").options(**self.options)
-        (writer.partitionBy(*self.partition_by) if self.partition_by else writer).save(self.path)
+        if self.partition_by and self.format != "iceberg":
+            writer = writer.partitionBy(*self.partition_by)
+        writer.save(self._target(rows.sparkSession))
 
     def writer(self, rows: "DataFrame", around: Surroundings) -> "DataStreamWriter":
         if self.newest_by:
             from barnabas.pipelines.newest import keep_newest
 
             return rows.writeStream.foreachBatch(keep_newest(self))
+        if self.format == "iceberg":
+            rows = tables.fit(rows, self)
+            tables.make(self, rows.schema, rows.sparkSession)
+            # Rows of all partitions come as they come: a file for each is open until the batch ends.
+            options = {"fanout-enabled": "true", **self.options, "path": self._target(rows.sparkSession)}
+            return rows.writeStream.format("iceberg").outputMode("append").options(**options)
         writer = rows.writeStream.format(self.format).outputMode("append").options(**self.options)
         writer = writer.option("path", self.path)
         return writer.partitionBy(*self.partition_by) if self.partition_by else writer
+
+    def _target(self, spark: "SparkSession") -> str:
+        """What Spark's readers and writers call it."""
+        return tables.name_of(self, spark) if self.format == "iceberg" else self.path
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,14 +236,28 @@ def parquet(
     return Files("parquet", path, partition_by, newest_by, stream, options)
 
 
-def delta(path: str, *, partition_by: tuple[str, ...] = (), stream: bool = False, **options: str) -> Files:
-    """A Delta table; Spark must have Delta's jars (--packages)."""
-    return Files("delta", path, partition_by, "", stream, options)
+def delta(
+    path: str,
+    *,
+    partition_by: tuple[str, ...] = (),
+    newest_by: str = "",
+    stream: bool = False,
+    **options: str,
+) -> Files:
+    """A Delta table; Spark must have Delta's jars (--packages), its extension and its catalog."""
+    return Files("delta", path, partition_by, newest_by, stream, options)
 
 
-def iceberg(path: str, *, partition_by: tuple[str, ...] = (), stream: bool = False, **options: str) -> Files:
-    """An Iceberg table; Spark must have Iceberg's runtime (--packages)."""
-    return Files("iceberg", path, partition_by, "", stream, options)
+def iceberg(
+    path: str,
+    *,
+    partition_by: tuple[str, ...] = (),
+    newest_by: str = "",
+    stream: bool = False,
+    **options: str,
+) -> Files:
+    """An Iceberg table: a folder, or its name in a catalog of yours; Spark must have Iceberg's runtime (--packages)."""
+    return Files("iceberg", path, partition_by, newest_by, stream, options)
 
 
 def console(rows: int = 20, *, mode: str = "append") -> Console:
