@@ -17,7 +17,11 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& { echo $$p; break; }; done)
 
-.PHONY: help run demo test test-again test-fast soak check format bench compile install clean
+# Beside the newest PySpark, which `make test` has: the last of each line that still works, in an environment of its own.
+SPARK_VERSIONS ?= 4.1.4 4.2.1
+SPARK_TESTS := tests/spark tests/pipelines tests/streams tests/connect
+
+.PHONY: help run demo test test-again test-fast test-spark-versions soak check format bench compile install clean
 
 help:  ## List what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -38,6 +42,12 @@ test-again: $(VENV)/.all  ## Only the tests that failed the last time, one after
 
 test-fast: $(VENV)/.all  ## Only the tests that take moments
 	@$(BIN)/python -m pytest -m "not slow and not java" $(ARGS)
+
+test-spark-versions: $(SPARK_VERSIONS:%=test-spark-%)  ## The tests of Spark with older ones, with Delta and Iceberg (SPARK_VERSIONS="4.1.4")
+
+test-spark-%: .cache/pyspark-%/.all
+	@echo "Testing with PySpark $* ..."
+	@.cache/pyspark-$*/bin/python -m pytest $(SIDE_BY_SIDE) -p no:cacheprovider $(SPARK_TESTS) $(ARGS)
 
 soak: $(VENV)/.all  ## The long ones: more rounds of kill -9, more seeds, more mutated frames
 	@BARNABAS_SOAK=1 $(BIN)/python -m pytest -m slow --timeout 7200 $(ARGS)
@@ -81,3 +91,12 @@ $(VENV)/.all: pyproject.toml constraints.txt $(COMPILED) | $(BIN)/python
 	@echo "Installing Barnabas with its tests and benchmarks into $(VENV) ..."
 	@$(PIP) -e '.[bench]' && $(COMPILE)
 	@touch $@ $(VENV)/.core $(VENV)/.spark
+
+.PRECIOUS: .cache/pyspark-%/.all
+.cache/pyspark-%/.all: pyproject.toml constraints.txt $(COMPILED)
+	@test -n "$(PYTHON)" || { echo "Barnabas needs Python 3.11 or newer, and none was found: say make PYTHON=/path/to/python." >&2; exit 1; }
+	@echo "Installing Barnabas with PySpark $* into $(@D) ..."
+	@$(PYTHON) -m venv $(@D)
+	@sed 's/^pyspark==.*/pyspark==$*/' constraints.txt > $(@D)/constraints.txt
+	@$(@D)/bin/python -m pip --disable-pip-version-check -q install -c $(@D)/constraints.txt -e '.[test]'
+	@touch $@
