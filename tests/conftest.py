@@ -122,7 +122,7 @@ def bootstrap() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """One Spark for the whole run: it takes seconds to start, and a process can have only one.
 
     Spark's own Kafka connector is in it beside ours, and so are Delta and Iceberg where they fit the installed PySpark.
@@ -135,7 +135,8 @@ def spark() -> Iterator[Any]:
         [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]
     )
     jars = [*connector_jars(), *table_jars()]
-    session = start_session("barnabas-tests", master="local[2]", jars=jars, settings=table_settings())
+    settings = {"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")), **table_settings()}
+    session = start_session("barnabas-tests", master="local[2]", jars=jars, settings=settings)
     yield session
     session.stop()
 
