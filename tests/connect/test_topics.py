@@ -12,6 +12,7 @@ import pytest
 from barnabas.client.admin import Admin
 from barnabas.connect.option import ConnectError
 from barnabas.connect.topics import TopicSource
+from barnabas.spark.installed import has_read_limits
 from barnabas.streams import Stream
 from barnabas.testing import Broker
 from tests.connect.conftest import RunFile
@@ -68,7 +69,7 @@ def test_from_a_database_through_a_topic_to_a_database(
         topic = "orders"
         schema = "id long, user string"
         keep = ["key", "offset"]
-        max_records = 4
+        {"max_records = 4" if has_read_limits() else ""}
         [sink.copy]
         connector = "jdbc"
         url = "jdbc:sqlite:{tmp_path}/copy.db"
@@ -84,7 +85,7 @@ def test_from_a_database_through_a_topic_to_a_database(
     """
     done = run_file(back, checkpoint="back")
     assert done.told.rows == 10
-    assert done.told.batches > 1
+    assert (done.told.batches > 1) == has_read_limits()
     with closing(sqlite3.connect(tmp_path / "copy.db")) as copy:
         found = copy.execute("SELECT id, user, key FROM copy ORDER BY id").fetchall()
     assert found == [(number, f"u{number % 3}", f"u{number % 3}") for number in range(1, 10)]
