@@ -22,3 +22,12 @@ def arrow_schema(schema: StructType) -> Any:
     """The Arrow types in which Spark expects columns; times are in UTC, which 4.1 does not have to be told."""
     told = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
     return to_arrow_schema(schema, **told)
+
+
+def session_settings() -> dict[str, str]:
+    """What our sessions are told so that 4.1 ends an availableNow query as later ones do.
+
+    Without it such a query is a single batch there: windows that its records have closed would stay in its state.
+    """
+    wrapped = {"spark.sql.streaming.triggerAvailableNowWrapper.enabled": "true"}
+    return {} if has_read_limits() else wrapped

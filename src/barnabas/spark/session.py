@@ -85,7 +85,9 @@ def make_active(spark: "SparkSession") -> None:
 
 
 def _defaults(master: str | None) -> dict[str, str]:
-    settings = {
+    from barnabas.spark.installed import session_settings  # where there is a PySpark
+
+    settings = session_settings() | {
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
