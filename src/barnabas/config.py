@@ -212,11 +212,13 @@ class BrokerConfig:
         "The largest request that is read; a larger one costs its sender the connection.",
         least=1,
     )
+    # The most that Linux grants when nobody has told it otherwise. A gigabyte consumed costs a tenth less CPU than with
+    # Kafka's 102,400 (0.20 to 0.28 s instead of 0.23 to 0.31 in four shapes), and a tenth less than with much more.
     socket_send_buffer_bytes: int = _int(
-        102_400, "The size of a connection's send buffer in the kernel; -1 leaves it to the system.", least=-1
+        212_992, "The size of a connection's send buffer in the kernel; -1 leaves it to the system.", least=-1
     )
     # Kafka's is 102,400, which the kernel never lets grow: a request of 1 MiB then comes in nine pieces, and is stored
-    # at 1,300 MB/s instead of 2,300. The send buffer is Kafka's: with the system's own, fetches cost a tenth more.
+    # at 1,300 MB/s instead of 2,300.
     socket_receive_buffer_bytes: int = _int(
         -1,
         "The size of a connection's receive buffer in the kernel; -1 leaves it to the system.",
