@@ -14,10 +14,10 @@ NAME = "retained"
 TITLE = "Growth: 0.1 to 5 GB retained"
 FRESH = False
 ABOUT = (
-    "One partition filled with 1 KiB records, then measured in that same partition: 100 MB produced "
-    "with librdkafka, 100 MB read from the middle, one-record requests over 16 connections; what was "
-    "filled in is on disk by then. Of its smallest: the share of its own value at 0.1 GB; a broker that keeps all of "
-    "it has lost nothing, whatever the other gained."
+    "One partition filled with 1 KiB records, then measured in that same partition: 100 MB produced with librdkafka, "
+    "100 MB read from the middle (the median of five), one-record requests over 16 connections; what was filled in "
+    "is on disk by then. Of its smallest: the share of its own value at 0.1 GB; a broker that keeps all of it has "
+    "lost nothing, whatever the other gained."
 )
 METRICS = (
     Metric("produce_mb_s", "produce", "MB/s", more_is_better=True),
@@ -25,7 +25,7 @@ METRICS = (
     Metric("per_s", "one-record requests", "/s", more_is_better=True),
     Metric("p99_us", "one-record p99", "us"),
 )
-RECORD_BYTES, RECORDS = 1024, 100_000
+RECORD_BYTES, RECORDS, READS = 1024, 100_000, 5
 
 
 def rounds(size: Size) -> int:
@@ -53,7 +53,12 @@ def run(side: SideState, case: Case) -> Measured:
         # The last record read is at most the last one filled in.
         middle = max(0, min(requests * each // 2, requests * each - RECORDS))
         records = min(RECORDS, requests * each)
-        read = librdkafka.run(server, "consume", offset=middle, **(shape | {"records": records}))
+        # One takes a tenth of a second, and varies by a third.
+        reads = [
+            librdkafka.run(server, "consume", offset=middle, **(shape | {"records": records}))
+            for _ in range(READS)
+        ]
+        read = sorted(reads, key=lambda each: each.mb_per_s)[READS // 2]
         sent = librdkafka.run(server, "produce", codec="none", **shape)
         small = loadgen.run(server, one_record_load(topic, 1, 16, 1.5))
     return Measured(

@@ -1,5 +1,6 @@
 """Promises of client/wheel.py: who waits drives, nobody is forgotten, nothing that goes wrong keeps the wheel."""
 
+import asyncio
 import os
 import signal
 import threading
@@ -340,7 +341,12 @@ def test_a_handler_of_a_signal_may_wait_itself(bootstrap: str, new_topic: NewTop
         assert offsets == [0]
 
 
-def test_a_forked_process_is_told_that_it_cannot_wait(bootstrap: str, new_topic: NewTopic) -> None:
+@pytest.mark.parametrize("way", ["result", "await", "callback"])
+def test_a_forked_process_is_told_that_it_cannot_wait(bootstrap: str, new_topic: NewTopic, way: str) -> None:
+    async def settled(sent: Sent) -> None:
+        async with asyncio.timeout(5):
+            await sent
+
     topic = new_topic()
     with Producer(bootstrap_servers=bootstrap, linger_ms=60_000) as producer:
         sent = producer.send(topic, b"before")
@@ -349,7 +355,12 @@ def test_a_forked_process_is_told_that_it_cannot_wait(bootstrap: str, new_topic:
         if child == 0:
             try:
                 sent._batch.hurry = None
-                sent.result(5)
+                if way == "result":
+                    sent.result(5)
+                elif way == "await":
+                    asyncio.run(settled(sent))
+                else:
+                    sent.add_done_callback(print)
             except BarnabasError as error:
                 os.write(writing, str(error).encode())
             finally:

@@ -341,3 +341,11 @@ def test_who_interrupts_a_send_is_told_that_he_cannot_use_the_producer(bootstrap
                 with pytest.raises(BarnabasError, match="in the midst of a send"):
                     action()
         producer.send("one", b"x").result(SOON_S)
+
+
+def test_no_number_is_no_time_to_wait(bootstrap: str) -> None:
+    with Producer(bootstrap, linger_ms=60_000) as producer:
+        sent = producer.send("one", b"x")
+        with pytest.raises(BarnabasError, match="not nan"):
+            sent.result(float("nan"))
+        assert sent.result(30).topic == "one"

@@ -47,7 +47,7 @@ class Carrier(Protocol):
         """Wait until the gate, a lock, is released; false after so many seconds."""
 
     def nudge(self) -> None:
-        """Nobody is about to wait: be quick."""
+        """Nobody is about to wait: be quick. Raises where nobody ever will be."""
 
 
 class Batch:
@@ -293,7 +293,7 @@ class Sent:
         batch = self._batch
         batch.is_seen = True
         batch.when_settled(partial(callback, self))
-        if batch.carrier is not None:
+        if batch.carrier is not None and not batch.is_settled:
             batch.carrier.nudge()
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
@@ -331,13 +331,15 @@ def settled_in_loop(batch: Batch) -> Generator[Any, None, None]:
             return  # the loop is closed: nobody waits any more
 
     batch.when_settled(tell)
-    if batch.carrier is not None:
+    if batch.carrier is not None and not batch.is_settled:
         batch.carrier.nudge()
     yield from future
 
 
 def wait_for(batches: Sequence[Batch], timeout: float | None, what: str) -> None:
     """Wait until all of these are settled; TimedOut after so many seconds."""
+    if timeout is not None and timeout != timeout:
+        raise BarnabasError("A timeout is a number of seconds, not nan.")
     # A plain lock is a third of what an Event costs, and this is the path of `send().result()`.
     gate = allocate_lock()
     gate.acquire()

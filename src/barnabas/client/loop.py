@@ -102,6 +102,8 @@ class Loop:
 
     def nudge(self, *, is_urgent: bool = True) -> None:
         """Any thread: what was posted, and was not urgent, is now."""
+        if self._born_in != this_process.generation:
+            raise _forked()
         self._wheel.nudge(is_urgent=is_urgent)
 
     def wait(self, gate: LockType, timeout: float | None) -> bool:
