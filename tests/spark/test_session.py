@@ -1,7 +1,9 @@
 """A Spark that cannot start says why, at once, in one sentence."""
 
 import os
+import re
 import socket
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -97,3 +99,23 @@ def test_workers_of_another_spark_do_not_run_the_pyspark_that_is_installed_here(
     with session._workers_python("local[2]"):
         assert os.environ["PYSPARK_PYTHON"] == sys.executable
     assert "PYSPARK_PYTHON" not in os.environ
+
+
+def test_what_java_threw_before_there_was_a_session_is_told(tmp_path: Path) -> None:
+    """In a process of its own: this one may have its Java already."""
+    program = (
+        "from barnabas.spark.session import start_session\n"
+        "settings = {'spark.jars.packages': 'no.such:thing:1', 'spark.jars.ivy': 'not/absolute'}\n"
+        "start_session('test', master='local[1]', settings=settings)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert re.search(r"did not start on local\[1\]: .*Exception: .*must be absolute", done.stderr), (
+        done.stderr
+    )

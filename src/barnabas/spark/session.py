@@ -216,7 +216,9 @@ def _reason(error: Exception, said: Path) -> str:
     """The line that says most: the Java exception's, else the last thing that Spark's process said."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if "JAVA_GATEWAY_EXITED" in str(error):
-        lines = [line for line in said.read_text(errors="replace").splitlines() if "rror" in line] or lines
+        spoken = said.read_text(errors="replace").splitlines()
+        lines = [line.strip() for line in spoken if "rror" in line or "xception" in line] or lines
     caused = [line for line in lines if line.startswith((": ", "Caused by: "))]
     line = (caused or lines or [type(error).__name__])[0]
-    return line.removeprefix(": ").removeprefix("Caused by: ").rstrip(".")
+    line = line.removeprefix('Exception in thread "main" ').removeprefix(": ").removeprefix("Caused by: ")
+    return line.rstrip(".")
