@@ -39,6 +39,10 @@ barnabas.client.failures.NoBroker: No broker answers at localhost:9092 (connecti
             "[STREAM_FAILED] Query [id = 1] terminated with exception: Traceback:\n  File\nValueError: no such luck\n",
             "ValueError: no such luck.",
         ),
+        (
+            "[STREAM_FAILED] Traceback:\n  File\nModuleNotFoundError: No module named 'barnabas'\n",
+            "The Python of Spark's workers has no barnabas: set PYSPARK_PYTHON to one that has barnabas[spark].",
+        ),
         ("Job aborted", "Job aborted."),
         ("", "Exception."),
     ],

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from barnabas.errors import BarnabasError
 from barnabas.spark import session
 from barnabas.spark.nursery import private_folder
 from barnabas.spark.session import start_session
+from barnabas.spark.yarn import check_yarn
 
 
 def test_a_missing_java_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -54,6 +56,62 @@ def test_a_master_that_is_down_is_told_within_seconds() -> None:
         with pytest.raises(BarnabasError, match=r"No Spark master answers at spark://127\.0\.0\.1"):
             start_session("test", master=f"spark://127.0.0.1:{taken.getsockname()[1]}")
         assert time.monotonic() - began < 40  # Spark itself would try for more than a minute
+
+
+@pytest.fixture
+def yarn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., None]:
+    """Says in a yarn-site.xml where ResourceManagers are, as `yarn.resourcemanager.NAME`."""
+
+    def site(**properties: str) -> None:
+        named = {
+            f"yarn.resourcemanager.{name.replace('_', '.')}": value for name, value in properties.items()
+        }
+        lines = [
+            f"<property><name>{name}</name><value>{value}</value></property>" for name, value in named.items()
+        ]
+        (tmp_path / "yarn-site.xml").write_text(f"<configuration>{''.join(lines)}</configuration>")
+
+    monkeypatch.delenv("YARN_CONF_DIR", raising=False)
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    return site
+
+
+def test_yarn_without_its_settings_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    monkeypatch.delenv("YARN_CONF_DIR", raising=False)
+    with pytest.raises(BarnabasError, match=r"set HADOOP_CONF_DIR to the folder of yarn-site\.xml"):
+        start_session("test", master="yarn")
+
+
+def test_a_resource_manager_that_is_down_is_told_within_seconds(yarn: Callable[..., None]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        yarn(address=address)
+        began = time.monotonic()
+        with pytest.raises(BarnabasError, match=f"No ResourceManager of YARN answers at {address}"):
+            start_session("test", master="yarn")
+        assert time.monotonic() - began < 40  # Spark itself would try for a quarter of an hour
+
+
+def test_one_resource_manager_that_answers_is_enough(yarn: Callable[..., None]) -> None:
+    with socket.socket() as down, socket.socket() as up:
+        down.bind(("127.0.0.1", 0))
+        up.bind(("127.0.0.1", 0))
+        up.listen()
+        addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in (down, up)]
+        yarn(address=addresses[0])
+        check_yarn({"spark.hadoop.yarn.resourcemanager.address": addresses[1]})
+        yarn(**{"ha_rm-ids": "a, b", "address_a": addresses[0], "address_b": addresses[1]})
+        check_yarn({})
+
+
+@pytest.mark.parametrize("address", ["${env.RM}:8032", "rm:${port}", ""])
+def test_where_only_hadoop_knows_the_resource_manager_it_is_not_judged(
+    yarn: Callable[..., None], address: str
+) -> None:
+    yarn(address=address)
+    check_yarn({})
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ _JAVA = re.compile(r"An error occurred while calling \S+\n: ([\w.$]+): (.+)")
 _PYTHON = re.compile(r"^(\w[\w.]*(?:Error|Exception)): (.+)$", re.MULTILINE)
 _CONDITION = re.compile(r"\[([A-Z][A-Z_.0-9]+)\] ?(.*)")
 _WRAPPERS = ("STREAM_FAILED", "PYTHON_", "FAILED_EXECUTE_UDF")
+_NOT_INSTALLED = re.compile(r"No module named '(barnabas|pyarrow)'")
 
 
 def sentence_of(error: BaseException) -> str:
@@ -20,6 +21,9 @@ def sentence_of(error: BaseException) -> str:
     ours = _OURS.findall(text)
     if ours:
         return str(ours[-1]).strip()
+    missing = _NOT_INSTALLED.search(text)
+    if missing:
+        return f"The Python of Spark's workers has no {missing[1]}: set PYSPARK_PYTHON to one that has barnabas[spark]."
     for condition, words in _CONDITION.findall(text):
         if not condition.startswith(_WRAPPERS) and words.strip():
             return _ended(f"{words.strip().rstrip('.;')} ({condition})")

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.errors import BarnabasError
 from barnabas.spark.nursery import private_folder, python_of
+from barnabas.spark.yarn import check_yarn
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,6 +55,8 @@ def start_session(
     if not under_submit:
         master = master or DEFAULT_MASTER
         _check_master(master)
+        if master == "yarn":
+            check_yarn(settings or {})
         _check_java()
     sql = _pyspark_sql()
     builder = sql.SparkSession.builder.appName(name)
