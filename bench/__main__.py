@@ -19,7 +19,8 @@ from types import FrameType
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from tools.kafka_jars import KAFKA_VERSION, NoJarsError, jars
+from tools.kafka_jars import KAFKA_VERSION, jars
+from tools.maven import NoJarsError
 
 from bench import barnabas_server, kafka, loadgen, plots, report
 from bench.measure import (

@@ -6,7 +6,6 @@ header of the run says so; with Java they run, and jars that cannot be had are a
 """
 
 import functools
-import importlib.util
 import os
 import re
 import shutil
@@ -101,12 +100,9 @@ def _turn(item: pytest.Item) -> tuple[bool, int]:
 @pytest.fixture(scope="session")
 def kafka_libs() -> Path:
     """The folder with Apache Kafka's jars."""
-    source = importlib.util.spec_from_file_location("kafka_jars", ROOT / "tools" / "kafka_jars.py")
-    assert source is not None
-    assert source.loader is not None
-    module = importlib.util.module_from_spec(source)
-    source.loader.exec_module(module)
-    return Path(module.jars())
+    from tools import kafka_jars
+
+    return kafka_jars.jars()
 
 
 @pytest.fixture(scope="session")
@@ -127,14 +123,16 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
     Spark's own Kafka connector is in it beside ours, and so are Delta and Iceberg where they fit the installed PySpark.
     """
+    from tools import spark_kafka_jars, table_jars
+
     from barnabas.spark.session import start_session
-    from tests.spark.connector import connector_jars, table_jars, table_settings
+    from tests.spark.connector import table_settings
 
     # Workers have to find what is tested, also where another copy of it is installed.
     os.environ["PYTHONPATH"] = os.pathsep.join(
         [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]
     )
-    jars = [*connector_jars(), *table_jars()]
+    jars = [*spark_kafka_jars.jars(), *table_jars.jars()]
     settings = {"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")), **table_settings()}
     session = start_session("barnabas-tests", master="local[2]", jars=jars, settings=settings)
     yield session

@@ -39,6 +39,8 @@ def schema_of(spark: "SparkSession", wanted: str, sample: "DataFrame", keep: str
     """The schema that is wanted: none, as SQL or in a file, or found in a sample and kept."""
     from pyspark.sql.types import StructType, _parse_datatype_string
 
+    from barnabas.spark.installed import json_lines
+
     if wanted in ("", "none"):
         return None
     if wanted.endswith(".json"):
@@ -54,8 +56,7 @@ def schema_of(spark: "SparkSession", wanted: str, sample: "DataFrame", keep: str
     if kept is not None:
         return StructType.fromJson(json.loads(kept))
     values = sample.selectExpr("cast(value as string) as value").where("value is not null").limit(SAMPLE)
-    texts = values.rdd.map(lambda row: row[0])  # not `values` itself: Spark 4.1 takes no DataFrame here
-    found = spark.read.option("columnNameOfCorruptRecord", CORRUPT).json(texts)
+    found = spark.read.option("columnNameOfCorruptRecord", CORRUPT).json(json_lines(values))
     fields = [field for field in found.schema.fields if field.name != CORRUPT]
     if not fields:
         raise BarnabasError(

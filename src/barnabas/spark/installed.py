@@ -24,6 +24,11 @@ def arrow_schema(schema: StructType) -> Any:
     return to_arrow_schema(schema, **told)
 
 
+def json_lines(texts: Any) -> Any:
+    """What `read.json` is given for a DataFrame of one column of JSON: itself, but 4.1 wants each text as a row."""
+    return texts if has_read_limits() else texts.rdd.map(lambda row: row[0])
+
+
 def session_settings() -> dict[str, str]:
     """What our sessions are told so that 4.1 ends an availableNow query as later ones do.
 
