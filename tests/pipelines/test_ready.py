@@ -12,9 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming import StreamingQueryListener
 
-from barnabas import Producer
 from barnabas.pipelines.running import Ended
-from barnabas.testing import Broker
 from tests.pipelines.conftest import Made
 
 pytestmark = [pytest.mark.slow, pytest.mark.java]
@@ -178,37 +176,6 @@ def _seconds(name: str) -> Any:
     return f.unix_timestamp(name).cast("double")
 
 
-def test_a_topic_becomes_a_table_and_the_table_a_topic(
-    spark: Any,
-    made: Callable[..., Made],
-    new_topic: Callable[..., str],
-    run_once: Callable[..., Ended],
-    records_of: Callable[[str], list[Any]],
-    tmp_path: Path,
-) -> None:
-    output, back = str(tmp_path / "table"), new_topic()
-    readings = made("metrics", 3000, 5.0)
-    with_more = readings.rows + made("metrics", 1, 5.0, topic=readings.topic, first=3000).rows
-    assert run_once("offline-load", source=readings.topic, output=output).rows == {"out": 3001}
-    values = [json.loads(row["value"]) for row in with_more]
-    table = spark.read.parquet(output)
-    assert set(values[0]) < set(table.columns), "the fields of the JSON are columns"
-    found = table.selectExpr(
-        "count(*)", "sum(value)", "count(distinct _partition, _offset)", "count(_corrupt)"
-    ).first()
-    assert (found[0], found[2], found[3]) == (3001, 3001, 0)
-    assert found[1] == pytest.approx(sum(each["value"] for each in values))
-
-    run_once("table-to-topic", table=output, topic=back, key="service")
-    assert run_once("table-to-topic", table=output, topic=back, key="service").rows == {"out": 0}
-    returned = records_of(back)
-    key = {"service", "host", "metric", "time", "value"}
-    assert all(set(json.loads(row["value"])) == key for row in returned)
-    sent = Counter(json.dumps(each, sort_keys=True) for each in values)
-    assert Counter(json.dumps(json.loads(row["value"]), sort_keys=True) for row in returned) == sent
-    assert all(json.loads(row["value"])["service"] == bytes(row["key"]).decode() for row in returned)
-
-
 def test_rows_that_spark_tells_of_late_are_counted(
     spark: Any, made: Callable[..., Made], run_once: Callable[..., Ended], tmp_path: Path
 ) -> None:
@@ -235,27 +202,3 @@ def test_rows_that_spark_tells_of_late_are_counted(
     finally:
         spark.streams.removeListener(slow)
     assert ended.rows == {"out": 300}
-
-
-def test_a_table_keeps_the_newest_row_a_key_and_forgets_what_was_deleted(
-    spark: Any, broker: Broker, new_topic: Callable[..., str], run_once: Callable[..., Ended], tmp_path: Path
-) -> None:
-    source, output = new_topic(), str(tmp_path / "newest")
-    wanted = {"source": source, "output": output, "newest_by": "_key", "schema": "n BIGINT, note STRING"}
-    with Producer(bootstrap_servers=broker.bootstrap) as producer:
-        for number in range(300):
-            value = b'{"n": %d, "note": "first"}' % number
-            producer.send(source, value, key=b"k%d" % (number % 100))
-        producer.send(source, b"no json", key=b"odd")
-    run_once("offline-load", **wanted)
-    first = {row["_key"]: row["n"] for row in spark.read.parquet(output).collect()}
-    assert first == {f"k{number}": 200 + number for number in range(100)} | {"odd": None}
-    with Producer(bootstrap_servers=broker.bootstrap) as producer:
-        producer.send(source, None, key=b"k7")
-        producer.send(source, b'{"n": 1000}', key=b"k8")
-        producer.send(source, b'{"n": 1, "note": "new"}', key=b"new")
-    run_once("offline-load", **wanted)
-    table = spark.read.parquet(output)
-    second = {row["_key"]: row["n"] for row in table.collect()}
-    assert second == {key: n for key, n in first.items() if key != "k7"} | {"k8": 1000, "new": 1}
-    assert [row["_corrupt"] for row in table.where("_key = 'odd'").collect()] == ["no json"]

@@ -1,4 +1,4 @@
-"""Delta and Iceberg, end to end: a topic to a table, incremental, one row a key, and back to a topic."""
+"""Parquet, Delta and Iceberg, end to end: a topic to a table, incremental, one row a key, and back to a topic."""
 
 import json
 from collections.abc import Callable
@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from barnabas import Producer
-from barnabas.pipelines import delta, iceberg
+from barnabas.pipelines import delta, iceberg, parquet
 from barnabas.pipelines.places import Files, Surroundings
 from barnabas.pipelines.running import Ended
 from barnabas.testing import Broker
 from tests.pipelines.conftest import Made
 from tests.spark.connector import table_formats
 
-PLACES: dict[str, Callable[..., Files]] = {"delta": delta, "iceberg": iceberg}
+PLACES: dict[str, Callable[..., Files]] = {"parquet": parquet, "delta": delta, "iceberg": iceberg}
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.java,
@@ -25,7 +25,8 @@ pytestmark = [
             pytest.param(
                 kind,
                 marks=pytest.mark.skipif(
-                    kind not in table_formats(), reason=f"{kind} has no release for this PySpark"
+                    kind not in ("parquet", *table_formats()),
+                    reason=f"{kind} has no release for this PySpark",
                 ),
             )
             for kind in PLACES
@@ -65,16 +66,20 @@ def test_a_topic_becomes_a_table_and_the_table_a_topic(
     assert run_once("offline-load", **wanted).rows == {"out": 0}
     values = [json.loads(row["value"]) for row in readings.rows + more.rows]
     found = rows_of(spark, kind, output)
-    partition = {"delta": "_partition", "iceberg": "_topic_partition"}[kind]
+    partition = "_topic_partition" if kind == "iceberg" else "_partition"
     assert len({(row[partition], row["_offset"]) for row in found}) == len(found) == 2500, "each row once"
+    assert set(values[0]) < set(found[0]), "the fields of the JSON are columns"
+    assert all(row["_corrupt"] is None for row in found)
     assert sum(row["value"] for row in found) == pytest.approx(sum(each["value"] for each in values))
 
     there = {"table": output, "topic": back, "key": "service", "format": kind}
     assert run_once("table-to-topic", **there).rows == {"out": 2500}
     assert run_once("table-to-topic", **there).rows == {"out": 0}
-    returned = [json.loads(row["value"]) for row in records_of(back)]
+    returned = [(bytes(row["key"]).decode(), json.loads(row["value"])) for row in records_of(back)]
+    fields = {"service", "host", "metric", "time", "value"}
+    assert all(set(each) == fields and each["service"] == key for key, each in returned)
     by_content = sorted(json.dumps(each, sort_keys=True) for each in values)
-    assert sorted(json.dumps(each, sort_keys=True) for each in returned) == by_content
+    assert sorted(json.dumps(each, sort_keys=True) for _, each in returned) == by_content
 
 
 def test_a_table_keeps_the_newest_row_a_key_and_forgets_what_was_deleted(
