@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from datetime import UTC, datetime
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,8 @@ from barnabas.client.key_hashes import murmur2_of
 from barnabas.client.partition_reader import read_partition
 from barnabas.client.partitioner import murmur2, partition_of
 from barnabas.client.routing import Cluster
-from barnabas.client.varints import write_varints
+from barnabas.client.varints import Varints
+from barnabas.client.weaving import same, varints, weave
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.testing import Broker
 from barnabas.types import TopicPartition
@@ -144,8 +145,8 @@ def test_varints_are_those_of_the_wire(data: st.DataObject, bits: list[int], row
         one = st.lists(numbers, min_size=rows, max_size=rows)
         fields.append(np.array(data.draw(numbers | one)))
     fields.append(np.arange(rows))
-    buffer, at, size = write_varints(fields)
-    found = [bytes(buffer[first : first + count]) for first, count in zip(at, size, strict=True)]
+    woven, places = weave([varints(*map(Varints, fields), rows=rows), same(b"")], rows)
+    found = [bytes(woven)[first:end] for first, end in pairwise(places[::2])]
     columns = [np.broadcast_to(field, rows).tolist() for field in fields]
     assert found == [b"".join(map(varint, row)) for row in zip(*columns, strict=True)]
 

@@ -4,15 +4,14 @@ Always holds: rows of one partition stay in the order of the table; a key goes w
 comes out is what `wire.records.encode_flat` makes of the same rows.
 
 How: a table is taken in slices of about 4 MiB, or 10,000 rows: larger ones do not fit the processor's cache, and numpy
-takes 0.3 ms for a slice, however small it is. For each, numpy makes the varints
-before keys and values, then one Arrow `take` over all pieces (varints, keys, varints, values, headers) writes them
-in the order they have on the wire, partition by partition.
+takes 0.3 ms for a slice, however small it is. For each, numpy makes the varints before keys and values, and `weaving`
+writes all pieces (varints, keys, varints, values, headers) in the order they have on the wire, partition by partition.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +19,8 @@ import pyarrow.compute as pc
 
 from barnabas.client.key_hashes import murmur2_of
 from barnabas.client.table_slices import Pieces, Slice, columns_of, longest, slices_of
-from barnabas.client.varints import Ints, varint_sizes, write_varints
+from barnabas.client.varints import Ints, Varints, varint_sizes
+from barnabas.client.weaving import pieces, same, varints, weave
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.types import Buffer
 
@@ -31,11 +31,8 @@ _AROUND = 32
 _OFFSET_SIZE = 3
 """Bytes that the offset of a row in a slice takes at most: there are 10,000 rows at most."""
 
-_NO_HEADERS = pa.array([b"\x00"], pa.binary())
-_NO_TIME, _NO_ATTRIBUTES, _NO_KEY = np.array(0), np.array(0), np.array(-1)
-
-Strand: TypeAlias = tuple[pa.Array, Ints]
-"""Pieces, and the order in which they are taken."""
+_NO_HEADERS = same(b"\x00")
+_ZERO, _NO_KEY = Varints(np.array(0)), Varints(np.array(-1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +138,18 @@ def _batches(
     for rows in slices_of(columns, target_bytes=target, now_ms=now_ms):
         headers = None if rows.headers is None else _pack_headers(rows.headers)
         size = _sizes(rows, headers)
-        partition, turn = _route(rows, size, partitions, batch_bytes, turn)
-        order = _by_partition(partition)
-        partition = partition[order]
-        starts = _starts(partition, size[order], batch_bytes)
-        yield from _encode(rows, headers, now_ms, order, partition[starts], starts)
+        if rows.key is None and rows.partition is None:
+            order = None
+            starts = _cut(size, batch_bytes)
+            partition = (turn + np.arange(len(starts))) % partitions
+            turn += len(starts)
+        else:
+            partition, turn = _route(rows, size, partitions, batch_bytes, turn)
+            order = _by_partition(partition)
+            partition = partition[order]
+            starts = _starts(partition, size[order], batch_bytes)
+            partition = partition[starts]
+        yield from _encode(rows, headers, now_ms, order, partition, starts)
 
 
 def _sizes(rows: Slice, headers: Pieces | None) -> Ints:
@@ -222,29 +226,37 @@ def _cut(size: Ints, batch_bytes: int) -> Ints:
 
 
 def _encode(
-    rows: Slice, headers: Pieces | None, now_ms: int, order: Ints, partition: Ints, starts: Ints
+    rows: Slice, headers: Pieces | None, now_ms: int, order: Ints | None, partition: Ints, starts: Ints
 ) -> Iterator[EncodedRecords]:
+    """Batches of rows in this order, None if it is the one they have; each begins at one of `starts`."""
+
+    def sorted_(column: Ints) -> Ints:
+        return column if order is None else column[order]
+
     counts = np.diff(np.append(starts, len(rows)))
-    offset = np.arange(len(rows)) - np.repeat(starts, counts)
-    time = _NO_TIME
+    offset = Varints(np.concatenate([np.arange(count) for count in counts]))
+    time = _ZERO
     first = last = np.full(len(starts), now_ms)
     if rows.times is not None:
-        time = rows.times[order]
-        first = time[starts]
-        last = np.maximum.reduceat(time, starts)
-        time = time - np.repeat(first, counts)
-    value_size = rows.value.size[order]
-    length = 1 + varint_sizes(time) + varint_sizes(offset) + _taken(value_size)
-    end = (_NO_HEADERS, np.zeros(len(rows), np.int64)) if headers is None else (headers.array, order)
-    length += 1 if headers is None else headers.size[order]
+        times = sorted_(rows.times)
+        first = times[starts]
+        last = np.maximum.reduceat(times, starts)
+        time = Varints(times - np.repeat(first, counts))
+    value = Varints(sorted_(rows.value.size))
+    length = 1 + time.size + offset.size + value.size + np.maximum(value.numbers, 0)
+    length += 1 if headers is None else sorted_(headers.size)
+    end = _NO_HEADERS if headers is None else pieces(headers).of(order)
+    values = pieces(rows.value).of(order)
     if rows.key is None:
-        fields = _varints(length + 1, _NO_ATTRIBUTES, time, offset, _NO_KEY, value_size)
-        strands = [fields, (rows.value.array, order), end]
+        before = varints(Varints(length + 1), _ZERO, time, offset, _NO_KEY, value, rows=len(rows))
+        strands = [before, values, end]
     else:
-        key_size = rows.key.size[order]
-        fields = _varints(length + _taken(key_size), _NO_ATTRIBUTES, time, offset, key_size)
-        strands = [fields, (rows.key.array, order), _varints(value_size), (rows.value.array, order), end]
-    woven, places = _weave(strands)
+        key = Varints(sorted_(rows.key.size))
+        length += key.size + np.maximum(key.numbers, 0)
+        before = varints(Varints(length), _ZERO, time, offset, key, rows=len(rows))
+        between = varints(value, rows=len(rows))
+        strands = [before, pieces(rows.key).of(order), between, values, end]
+    woven, places = weave(strands, len(rows))
     body = memoryview(woven).cast("B")
     edges = places[len(strands) * np.append(starts, len(rows))]
     for number, count in enumerate(counts.tolist()):
@@ -265,41 +277,15 @@ def _pack_headers(rows: pa.Array) -> Pieces | None:
     keys, values = (Pieces(each) for each in pc.list_flatten(rows).flatten())
     if (keys.size < 0).any():
         raise BarnabasError("A header must have a key: there is one that is null.")
-    every = np.arange(len(keys.array))
-    pairs, places = _weave(
-        [_varints(keys.size), (keys.array, every), _varints(values.size), (values.array, every)]
-    )
+    every = len(keys.array)
+    before, between = (varints(Varints(each.size), rows=every) for each in (keys, values))
+    pairs, places = weave([before, pieces(keys), between, pieces(values)], every)
     # The headers of a row lie one behind the other.
-    of_row = _binary(pairs, places[4 * np.append(0, np.cumsum(counts))])
-    packed, places = _weave([_varints(counts), (of_row, np.arange(len(rows)))])
+    of_row = Pieces(_binary(pairs, places[4 * np.append(0, np.cumsum(counts))]))
+    packed, places = weave([varints(Varints(counts), rows=len(rows)), pieces(of_row)], len(rows))
     return Pieces(_binary(packed, places[::2]))
-
-
-def _varints(*fields: Ints) -> Strand:
-    """The varints of each row, one behind the other."""
-    data, at, size = write_varints(fields)
-    # Between two rows there may be a gap: it counts as a piece that nobody takes.
-    edges = np.empty(2 * len(at), np.int64)
-    edges[0::2] = at
-    edges[1::2] = at + size
-    return _binary(pa.py_buffer(data), edges), np.arange(0, len(edges), 2)
 
 
 def _binary(data: pa.Buffer, offsets: Ints) -> pa.Array:
     buffers = [None, pa.py_buffer(np.ascontiguousarray(offsets, np.int32)), data]
     return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
-
-
-def _weave(strands: Sequence[Strand]) -> tuple[pa.Buffer, Ints]:
-    """One buffer: the first piece of each strand, then the second of each...
-
-    Gives also where each piece begins, and the last one ends. 6 ns a piece.
-    """
-    indices = np.empty(len(strands) * len(strands[0][1]), np.int32)
-    start = 0
-    for number, (array, order) in enumerate(strands):
-        indices[number :: len(strands)] = order + start
-        start += len(array)
-    woven = pa.concat_arrays([array for array, _ in strands]).take(pa.array(indices))
-    _, offsets, data = woven.buffers()
-    return data, np.frombuffer(offsets, np.int32, len(indices) + 1, woven.offset * 4)

@@ -31,12 +31,17 @@ class Pieces:
     def __init__(self, array: pa.Array) -> None:
         self.array = array
         _, offsets, data = array.buffers()
-        places = np.frombuffer(offsets, np.int32, len(array) + 1, array.offset * 4).astype(np.int64)
+        self.offsets: pa.Buffer = offsets.slice(array.offset * 4, (len(array) + 1) * 4)
+        self.data: pa.Buffer = pa.py_buffer(b"") if data is None else data
+        places = np.frombuffer(self.offsets, np.int32).astype(np.int64)
         self.at: Ints = places[:-1]
         self.size: Ints = np.diff(places)
         if array.null_count:
             self.size[array.is_null().to_numpy(zero_copy_only=False)] = -1
-        self.buffer: Bytes = np.frombuffer(data if data is not None else b"", np.uint8)
+
+    @property
+    def buffer(self) -> Bytes:
+        return np.frombuffer(self.data, np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +128,9 @@ def _longest(array: pa.Array) -> int:
         # Sixteen bytes a row, of which the first four are the length; of null, nobody knows.
         views = np.frombuffer(array.buffers()[1], np.int32, 4 * len(array), 16 * array.offset)
         return int(views[::4].max(initial=0))
+    if pa.types.is_binary(kind) or pa.types.is_string(kind):
+        places = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, 4 * array.offset)
+        return int(np.diff(places).max())
     return pc.max(pc.binary_length(array)).as_py() or 0
 
 
@@ -137,11 +145,12 @@ def columns_of(table: Any, names: Mapping[str, str]) -> dict[str, pa.ChunkedArra
             raise BarnabasError(f"The table has {count} {name!r}: it has {', '.join(map(str, has))}.")
     wanted = list(dict.fromkeys(names.values()))
     try:
-        if isinstance(table, pa.Table | pa.RecordBatch):
-            table = table.select(wanted)
-        elif has:
-            table = table[wanted]
-        arrow = table if isinstance(table, pa.Table) else pa.table(table)
+        if isinstance(table, pa.RecordBatch):
+            arrow = pa.Table.from_batches([table.select(wanted)])
+        elif isinstance(table, pa.Table):
+            arrow = table.select(wanted)
+        else:
+            arrow = pa.table(table[wanted] if has else table)
         columns = {role: arrow.column(name) for role, name in names.items()}
     except (TypeError, ValueError, KeyError, pa.ArrowException) as error:
         raise BarnabasError(f"This is no table of columns that can be sent: {error}") from None
@@ -205,7 +214,7 @@ def _one_array(column: pa.ChunkedArray) -> pa.Array:
 def _bytes(column: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(column.type):
         return column.dictionary.cast(pa.binary()).take(column.indices)
-    return column.cast(pa.binary())
+    return column if column.type == pa.binary() else column.cast(pa.binary())
 
 
 def _partitions(column: pa.Array) -> Ints:

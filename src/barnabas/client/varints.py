@@ -4,6 +4,7 @@ Always holds: nothing is read outside the buffer; a number that is not one is `R
 """
 
 from collections.abc import Sequence
+from functools import cache
 from typing import TypeAlias
 
 import numpy as np
@@ -21,12 +22,13 @@ _LONGEST = 10
 _WORD = 8
 _SEVEN = np.uint64(0x7F)
 _EIGHT = np.uint64(8)
+_BITS = np.uint64(64)
 """Bits of a byte, and bytes of a word. Older numpys make a float of a word and a plain number."""
 _WORTH_ALL = 4
 """A part of all rows so large that they are better looked at together."""
 
-_EASY = 4
-"""Bytes of a number that can be packed with others."""
+_READY = 1 << 14
+"""Numbers whose varints are at hand: the offsets in a batch of a table, and most sizes."""
 
 
 def read_varints(buffer: Bytes, at: Ints) -> tuple[Ints, Ints]:
@@ -68,88 +70,97 @@ def corrupt(why: str) -> Refused:
     return Refused(Code.CORRUPT_MESSAGE, f"A record batch is malformed: {why}.")
 
 
-def write_varints(fields: Sequence[Ints]) -> tuple[Bytes, Ints, Ints]:
-    """Row by row the varints of all fields, one behind the other: bytes, where each row's begin, and how many they are.
+class Varints:
+    """The varints of many numbers, or of one that is the same in all rows: an array without a dimension."""
 
-    A field without a dimension is the same in all rows. 25 ns a row for six small fields, 5 ns a byte for large ones.
+    def __init__(self, numbers: Ints) -> None:
+        self.numbers = numbers
+        least, most = int(numbers.min(initial=_READY)), int(numbers.max(initial=0))
+        self._are_ready = least >= 0 and most < _READY
+        self.are_zero = least == most == 0
+        self.size: Ints = _sizes(_zigzag(numbers)) if not self._are_ready else _ready_sizes(numbers, least, most)
+        """How many bytes each takes; without a dimension where all take as many."""
+        self.longest = int(self.size.max(initial=1))
+
+    def words(self) -> Words:
+        """Each as a word, its first byte lowest. They must fit."""
+        return _ready()[0][self.numbers] if self._are_ready else _packed(_zigzag(self.numbers), self.longest)
+
+
+def pack_varints(fields: Sequence[Varints], most: int) -> tuple[Words, Words, Ints] | None:
+    """Row by row the varints of all fields, one behind the other: two words, their first byte lowest, and the size.
+
+    None if they might take more than `most` bytes, of which there are 16 in two words.
     """
-    zigzags = [_zigzag(field) for field in fields]
-    rows = max(each.size for each in zigzags)
-    return _pack(zigzags, rows) or _spread([np.broadcast_to(each, rows) for each in zigzags])
+    if sum(field.longest for field in fields) > most or any(field.longest > _WORD for field in fields):
+        return None
+    low = high = np.zeros(1, np.uint64)
+    size: Ints = np.zeros(1, np.int64)
+    longest = 0
+    for field in fields:
+        if not field.are_zero:
+            words, shift = field.words(), _EIGHT * size.view(np.uint64)
+            low = low | words << shift
+            if longest + field.longest > _WORD:
+                # A shift by less than 0 or more than 63 bits leaves nothing: one of the two does, unless they agree.
+                high = high | words >> _BITS - shift | words << shift - _BITS
+        size = size + field.size
+        longest += field.longest
+    return low, high, size
+
+
+def write_varints(fields: Sequence[Varints], rows: int) -> tuple[Bytes, Ints]:
+    """Row by row the varints of all fields, and where each row's begin and the last one's end. 5 ns a byte."""
+    zigzags = [np.broadcast_to(_zigzag(field.numbers), rows) for field in fields]
+    sizes = [np.broadcast_to(field.size, rows) for field in fields]
+    edges = np.zeros(rows + 1, np.int64)
+    np.cumsum(np.sum(sizes, axis=0), out=edges[1:])
+    out = np.empty(int(edges[-1]), np.uint8)
+    at = edges[:-1].copy()
+    for zigzag, size in zip(zigzags, sizes, strict=True):
+        _write(out, at, zigzag, size)
+        at += size
+    return out, edges
 
 
 def varint_sizes(numbers: Ints) -> Ints:
-    """How many bytes each number takes."""
-    return _sizes(_zigzag(numbers))
+    """How many bytes each number takes; without a dimension where all take as many."""
+    return Varints(numbers).size
 
 
 def _zigzag(numbers: Ints) -> Words:
     return ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
 
 
-def _pack(zigzags: Sequence[Words], rows: int) -> tuple[Bytes, Ints, Ints] | None:
-    """The fields of a row in one word or two, their first byte lowest, a gap behind them; None if they do not fit."""
-    none = np.zeros((), np.uint64)
-    words: list[tuple[Words, Words]] = []
-    word, size, longest = none, none, 0
-    for zigzag in zigzags:
-        most = max(1, -(-int(zigzag.max(initial=0)).bit_length() // 7))
-        if longest + most > _WORD:
-            words.append((word, size))
-            word, size, longest = none, none, 0
-        if most > _EASY or len(words) == 2:
-            return None
-        packed, its_size = _packed(zigzag, most)
-        word = word | (packed << _EIGHT * size)
-        size = size + its_size
-        longest += most
-    words.append((word, size))
-    out = np.empty((rows, len(words)), "<u8")
-    out[:, 0] = words[0][0]
-    if len(words) == 2:
-        (_, before), (word, behind) = words
-        out[:, 0] |= word << _EIGHT * before
-        out[:, 1] = word >> _EIGHT * (_EIGHT - before)
-        size = before + behind
-    places = np.arange(0, rows * out.itemsize * len(words), out.itemsize * len(words))
-    return out.reshape(-1).view(np.uint8), places, np.broadcast_to(size, rows).astype(np.int64)
+@cache
+def _ready() -> tuple[Words, Ints]:
+    """The varints of 0, 1, 2..., and their sizes."""
+    zigzags = _zigzag(np.arange(_READY))
+    sizes = _sizes(zigzags)
+    return _packed(zigzags, int(sizes.max())), sizes
 
 
-def _packed(zigzag: Words, most: int) -> tuple[Words, Words]:
-    """Each number's varint as a word, its first byte lowest, and how many bytes it is: `most` at most."""
-    least = int(zigzag.min(initial=1 << 63))
+def _ready_sizes(numbers: Ints, least: int, most: int) -> Ints:
+    sizes = _ready()[1]
+    return sizes[most] if sizes[least] == sizes[most] else sizes[numbers]
+
+
+def _packed(zigzag: Words, most: int) -> Words:
+    """Each number's varint as a word, its first byte lowest; none takes more than `most` bytes."""
     word: Words = zigzag & _SEVEN
-    size: Words = np.ones((), np.uint64)
     for place in range(1, most):
         rest = zigzag >> np.uint64(7 * place)
-        word = word | ((rest & _SEVEN) << np.uint64(8 * place))
-        more = np.ones((), np.uint64) if least >> 7 * place else (rest > 0).astype(np.uint64)
-        word = word | (more << np.uint64(8 * place - 1))
-        size = size + more
-    return word, size
-
-
-def _spread(zigzags: Sequence[Words]) -> tuple[Bytes, Ints, Ints]:
-    """Any numbers, byte by byte."""
-    sizes = [_sizes(each) for each in zigzags]
-    total: Ints = np.sum(sizes, axis=0)
-    ends = np.cumsum(total)
-    starts = ends - total
-    out = np.empty(int(total.sum()), np.uint8)
-    at = starts.copy()
-    for zigzag, size in zip(zigzags, sizes, strict=True):
-        _write(out, at, zigzag, size)
-        at += size
-    return out, starts, total
+        word = word | (rest & _SEVEN) << np.uint64(8 * place) | (rest > 0).astype(np.uint64) << np.uint64(8 * place - 1)
+    return word
 
 
 def _sizes(zigzag: Words) -> Ints:
     size = np.ones(zigzag.shape, np.int64)
-    most, least = int(zigzag.max(initial=0)), int(zigzag.min(initial=1 << 63))
+    most = int(zigzag.max(initial=0))
     for bits in range(7, 64, 7):
         if most >> bits == 0:
             break
-        size += 1 if least >> bits else zigzag >= np.uint64(1 << bits)
+        size += zigzag >= np.uint64(1 << bits)
     return size
 
 

@@ -23,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from barnabas.spark import launcher
@@ -34,10 +35,15 @@ WARM = (
     "pyspark.sql.worker.data_source_pushdown_filters",
     "pyspark.sql.worker.lookup_data_sources",
     "pyspark.sql.worker.plan_data_source_read",
+    "pyspark.sql.worker.write_into_data_source",
+    "pyspark.sql.worker.commit_data_source_write",
     "barnabas.spark.source",
     "barnabas.spark.writer",
+    "barnabas.client.columns",
     "barnabas.client.partition_reader",
 )
+_WARM_IF_THERE = "pandas"
+"""pyarrow imports it to make an array of a list, as Spark does of what a task that has written says: 0.4 s."""
 _SEED = "PYTHONHASHSEED"
 _LATER = ("PYTHONPATH", "PYTHON_")
 _LONGEST_DOOR = 107
@@ -104,6 +110,8 @@ def serve(listener: socket.socket, folder: str) -> None:
     with listener:
         for module in WARM:
             importlib.import_module(module)
+        with suppress(ImportError):
+            importlib.import_module(_WARM_IF_THERE)
         from barnabas.spark.source import stream_reader  # not in the driver, which may have no PySpark
 
         stream_reader()

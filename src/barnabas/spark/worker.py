@@ -3,15 +3,18 @@
 Used around everything that Spark calls in a process of its own.
 """
 
-import functools
 import gc
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from barnabas.errors import BarnabasError
 
 _OF_A_WORKER = "PYTHON_WORKER_FACTORY_"
+
+_settled = 0
+"""How many modules there were when this process last settled in."""
 
 
 @contextmanager
@@ -27,10 +30,14 @@ def plainly() -> Iterator[None]:
         raise
 
 
-@functools.cache
 def settle_in() -> None:
-    """On an executor: what is imported stays. Spark collects garbage after each task, 40 ms to look at modules."""
-    if _in_a_worker():
+    """On an executor: what is imported stays. Spark collects garbage after each task, 40 ms to look at modules.
+
+    A task may have imported more in its end: pyarrow asks pandas about what it is given, which is 9 ms to look at.
+    """
+    global _settled
+    if len(sys.modules) != _settled and _in_a_worker():
+        _settled = len(sys.modules)
         gc.freeze()
 
 

@@ -1,0 +1,86 @@
+"""Weaves pieces of bytes into one buffer, row by row: of each row the first piece, the second... Used by `table_encoder`.
+
+Always holds: every view stands for bytes that are there; Arrow follows them as it finds them.
+
+How: an Arrow view is 16 bytes, a size and either the bytes themselves, if there are 12 or less, or where they lie. To
+put views in order is to move 16 bytes, whatever they stand for; and Arrow writes out what they stand for in one go:
+8 ns for a row of 100 B in two pieces, 30 ns for one of 1 KiB, which is what any copy takes.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from barnabas.client.table_slices import Pieces
+from barnabas.client.varints import Ints, Varints, Words, pack_varints, write_varints
+
+_INLINE = 12
+_HALF = np.uint64(32)
+
+
+class Strand(NamedTuple):
+    """A piece for each row, or one that is the same in all, as views: two words each."""
+
+    first: Words
+    second: Words
+    data: pa.Buffer | None = None
+    """Where those lie that are too long for their view."""
+
+    def of(self, rows: Ints | None) -> "Strand":
+        """The pieces of these rows; None is all, as they are."""
+        return self if rows is None else Strand(self.first[rows], self.second[rows], self.data)
+
+
+def same(piece: bytes) -> Strand:
+    """A short piece that is the same in all rows."""
+    view = len(piece).to_bytes(4, "little") + piece.ljust(_INLINE, b"\x00")
+    return Strand(*np.frombuffer(view, "<u8").reshape(2, 1))
+
+
+def pieces(of: Pieces) -> Strand:
+    """The pieces of an array; null has no bytes."""
+    strand = _strand(of.offsets, of.data)
+    if of.array.null_count:
+        return strand._replace(first=np.where(of.size < 0, np.uint64(0), strand.first))
+    return strand
+
+
+def varints(*fields: Varints, rows: int) -> Strand:
+    """The varints of each row, one behind the other."""
+    packed = pack_varints(fields, _INLINE)
+    if packed is None:
+        data, edges = write_varints(fields, rows)
+        return _strand(pa.py_buffer(edges.astype(np.int32)), pa.py_buffer(data))
+    low, high, size = packed
+    return Strand(size.view(np.uint64) | low << _HALF, low >> _HALF | high << _HALF)
+
+
+def weave(strands: Sequence[Strand], rows: int) -> tuple[pa.Buffer, Ints]:
+    """One buffer, where each of its pieces begins, and the last one ends."""
+    # From Arrow, which keeps what it is given back: the system's new pages take 50 ns a row to be touched.
+    buffer = pa.allocate_buffer(16 * rows * len(strands))
+    views = np.frombuffer(buffer, "<u8").reshape(rows, len(strands), 2)
+    parts = views.view("<i4")
+    data: list[pa.Buffer] = []
+    for number, (first, second, lying) in enumerate(strands):
+        views[:, number, 0] = first
+        views[:, number, 1] = second
+        if lying is not None:
+            if data:
+                is_elsewhere = parts[:, number, 0] > _INLINE
+                parts[is_elsewhere, number, 2] = len(data)
+            data.append(lying)
+    laid_out = pa.Array.from_buffers(pa.binary_view(), rows * len(strands), [None, buffer, *data])
+    _, offsets, woven = laid_out.cast(pa.binary()).buffers()
+    return woven, np.frombuffer(offsets, np.int32, rows * len(strands) + 1)
+
+
+def _strand(offsets: pa.Buffer, data: pa.Buffer) -> Strand:
+    """What lies in `data` between each of these places and the next."""
+    count = offsets.size // 4 - 1
+    array = pa.Array.from_buffers(pa.binary(), count, [None, offsets, data])
+    _, views, *lying = array.cast(pa.binary_view()).buffers()
+    words = np.frombuffer(views, "<u8", 2 * count)
+    return Strand(words[0::2], words[1::2], lying[0] if lying else None)
