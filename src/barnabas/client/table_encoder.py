@@ -8,7 +8,7 @@ takes 0.3 ms for a slice, however small it is. For each, numpy makes the varints
 writes all pieces (varints, keys, varints, values, headers) in the order they have on the wire, partition by partition.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any

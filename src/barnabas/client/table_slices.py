@@ -36,6 +36,7 @@ class Pieces:
         places = np.frombuffer(self.offsets, np.int32).astype(np.int64)
         self.at: Ints = places[:-1]
         self.size: Ints = np.diff(places)
+        self.bytes = int(places[-1] - places[0])
         if array.null_count:
             self.size[array.is_null().to_numpy(zero_copy_only=False)] = -1
 
@@ -59,9 +60,7 @@ class Slice:
 
     @property
     def bytes(self) -> int:
-        size = int(np.maximum(self.value.size, 0).sum())
-        if self.key is not None:
-            size += int(np.maximum(self.key.size, 0).sum())
+        size = self.value.bytes + (0 if self.key is None else self.key.bytes)
         return size + (0 if self.headers is None else _bytes_of(self.headers))
 
 

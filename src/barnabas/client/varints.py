@@ -75,10 +75,13 @@ class Varints:
 
     def __init__(self, numbers: Ints) -> None:
         self.numbers = numbers
-        least, most = int(numbers.min(initial=_READY)), int(numbers.max(initial=0))
+        least = int(np.minimum.reduce(numbers, axis=None, initial=_READY))
+        most = int(np.maximum.reduce(numbers, axis=None, initial=0))
         self._are_ready = least >= 0 and most < _READY
         self.are_zero = least == most == 0
-        self.size: Ints = _sizes(_zigzag(numbers)) if not self._are_ready else _ready_sizes(numbers, least, most)
+        self.size: Ints = (
+            _sizes(_zigzag(numbers)) if not self._are_ready else _ready_sizes(numbers, least, most)
+        )
         """How many bytes each takes; without a dimension where all take as many."""
         self.longest = int(self.size.max(initial=1))
 
@@ -150,7 +153,11 @@ def _packed(zigzag: Words, most: int) -> Words:
     word: Words = zigzag & _SEVEN
     for place in range(1, most):
         rest = zigzag >> np.uint64(7 * place)
-        word = word | (rest & _SEVEN) << np.uint64(8 * place) | (rest > 0).astype(np.uint64) << np.uint64(8 * place - 1)
+        word = (
+            word
+            | (rest & _SEVEN) << np.uint64(8 * place)
+            | (rest > 0).astype(np.uint64) << np.uint64(8 * place - 1)
+        )
     return word
 
 

@@ -1,4 +1,4 @@
-"""Weaves pieces of bytes into one buffer, row by row: of each row the first piece, the second... Used by `table_encoder`.
+"""Weaves pieces of bytes into one buffer, row by row: of each the first piece, the second... Used by `table_encoder`.
 
 Always holds: every view stands for bytes that are there; Arrow follows them as it finds them.
 

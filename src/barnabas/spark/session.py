@@ -94,8 +94,8 @@ def _defaults(master: str | None) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
-        # What goes to Python at once, 10,000 rows if they fit. Of larger pieces Java's and Python's ends no longer meet in
-        # the processor's cache: 15 % less CPU for a write of 1 KiB rows than with 10 MiB. Smaller ones cost Python more.
+        # What goes to Python at once, or 10,000 rows. Larger pieces leave the processor's cache on their way: writing
+        # rows of 1 KiB takes 15 % more CPU with 10 MiB. Smaller ones cost Python more.
         "spark.sql.execution.arrow.maxBytesPerBatch": "3m",
     }
     if master is not None and master.startswith("local"):

@@ -3,6 +3,7 @@
 Used around everything that Spark calls in a process of its own.
 """
 
+import functools
 import gc
 import os
 import sys
@@ -12,9 +13,6 @@ from contextlib import contextmanager
 from barnabas.errors import BarnabasError
 
 _OF_A_WORKER = "PYTHON_WORKER_FACTORY_"
-
-_settled = 0
-"""How many modules there were when this process last settled in."""
 
 
 @contextmanager
@@ -35,10 +33,14 @@ def settle_in() -> None:
 
     A task may have imported more in its end: pyarrow asks pandas about what it is given, which is 9 ms to look at.
     """
-    global _settled
-    if len(sys.modules) != _settled and _in_a_worker():
-        _settled = len(sys.modules)
-        gc.freeze()
+    if _in_a_worker():
+        _freeze(len(sys.modules))
+
+
+@functools.cache
+def _freeze(modules: int) -> None:
+    """Once for as many modules: what tasks have made may be garbage."""
+    gc.freeze()
 
 
 def _in_a_worker() -> bool:
