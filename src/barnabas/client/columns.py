@@ -66,7 +66,7 @@ def decode(
 ) -> pa.RecordBatch:
     """The records of these batches as one Arrow batch with these columns, in the order given; None means all.
 
-    Feed it about 1 MiB at a time: smaller chunks pay for each step of numpy, larger ones leave the cache.
+    Feed it about 4 MiB at a time: smaller chunks pay for each step of numpy.
     A timestamp that microseconds cannot tell becomes the nearest that they can.
     """
     schema = schema_of(columns)
