@@ -89,7 +89,7 @@ def test_the_ready_pipelines_are_listed(tmp_path: Path) -> None:
         (
             "offline-load --set source={topic} --master spark://127.0.0.1:1",
             1,
-            "No Spark master answers at spark://127.0.0.1:1",
+            "No Spark master answers at 127.0.0.1:1",
         ),
     ],
 )

@@ -14,9 +14,9 @@ import pytest
 
 from barnabas.errors import BarnabasError
 from barnabas.spark import session
+from barnabas.spark.masters import check_master
 from barnabas.spark.nursery import private_folder
 from barnabas.spark.session import start_session
-from barnabas.spark.yarn import check_yarn
 
 
 def test_a_missing_java_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_a_master_that_is_down_is_told_within_seconds() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound, never listening: nobody else can take the port
         began = time.monotonic()
-        with pytest.raises(BarnabasError, match=r"No Spark master answers at spark://127\.0\.0\.1"):
+        with pytest.raises(BarnabasError, match=r"No Spark master answers at 127\.0\.0\.1"):
             start_session("test", master=f"spark://127.0.0.1:{taken.getsockname()[1]}")
         assert time.monotonic() - began < 40  # Spark itself would try for more than a minute
 
@@ -101,9 +101,40 @@ def test_one_resource_manager_that_answers_is_enough(yarn: Callable[..., None]) 
         up.listen()
         addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in (down, up)]
         yarn(address=addresses[0])
-        check_yarn({"spark.hadoop.yarn.resourcemanager.address": addresses[1]})
+        check_master("yarn", {"spark.hadoop.yarn.resourcemanager.address": addresses[1]})
         yarn(**{"ha_rm-ids": "a, b", "address_a": addresses[0], "address_b": addresses[1]})
-        check_yarn({})
+        check_master("yarn", {})
+
+
+@pytest.mark.parametrize("scheme", ["", "https://", "http://"])
+def test_an_api_server_that_is_down_is_told_within_seconds(scheme: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        began = time.monotonic()
+        with pytest.raises(BarnabasError, match=f"No API server of Kubernetes answers at {address}"):
+            start_session("test", master=f"k8s://{scheme}{address}")
+        assert time.monotonic() - began < 40
+
+
+@pytest.mark.parametrize("master", ["k8s://", "k8s://https://", "k8s://host:port"])
+def test_kubernetes_without_an_address_is_one_sentence(master: str) -> None:
+    with pytest.raises(BarnabasError, match="names no API server of Kubernetes: use k8s://HOST:PORT"):
+        start_session("test", master=master)
+
+
+def test_kubernetes_without_an_image_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Spark itself would start, and wait for ever for executors that it cannot make."""
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    with socket.socket() as up:
+        up.bind(("127.0.0.1", 0))
+        up.listen()
+        master = f"k8s://https://127.0.0.1:{up.getsockname()[1]}"
+        with pytest.raises(BarnabasError, match=r"--conf spark\.kubernetes\.container\.image=NAME"):
+            check_master(master, {})
+        check_master(master, {"spark.kubernetes.executor.container.image": "spark-barnabas"})
+        (tmp_path / "spark-defaults.conf").write_text("spark.kubernetes.container.image spark-barnabas\n")
+        check_master(master, {})
 
 
 @pytest.mark.parametrize("address", ["${env.RM}:8032", "rm:${port}", ""])
@@ -111,7 +142,7 @@ def test_where_only_hadoop_knows_the_resource_manager_it_is_not_judged(
     yarn: Callable[..., None], address: str
 ) -> None:
     yarn(address=address)
-    check_yarn({})
+    check_master("yarn", {})
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,8 @@ def run(
     master: Annotated[
         str | None,
         typer.Option(
-            "--master", help="Where Spark runs: local[2] (all cores without), spark://HOST:7077, yarn."
+            "--master",
+            help="Where Spark runs: local[2] (all cores without), spark://HOST:7077, yarn, k8s://HOST:6443.",
         ),
     ] = None,
     spark_settings: Annotated[

@@ -10,7 +10,6 @@ import logging
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from barnabas.errors import BarnabasError
+from barnabas.spark.masters import check_master
 from barnabas.spark.nursery import private_folder, python_of
-from barnabas.spark.yarn import check_yarn
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,11 +31,7 @@ DEFAULT_MASTER = "local[*]"
 
 _PYTHON = "PYSPARK_PYTHON"
 _LONGEST_SOCKET_FOLDER = 61
-_CONNECT_TIMEOUT_S = 5.0
 _JAVA_TIMEOUT_S = 30
-_LOCAL = re.compile(r"local(\[(\*|\d+)(,\s*\d+)?\])?|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]")
-_STANDALONE = re.compile(r"spark://([^:/,]+:\d+(,[^:/,]+:\d+)*)")
-_ELSEWHERE = re.compile(r"yarn|k8s://.+")
 
 
 def start_session(
@@ -54,9 +49,7 @@ def start_session(
     under_submit = "PYSPARK_GATEWAY_PORT" in os.environ
     if not under_submit:
         master = master or DEFAULT_MASTER
-        _check_master(master)
-        if master == "yarn":
-            check_yarn(settings or {})
+        check_master(master, settings or {})
         _check_java()
     sql = _pyspark_sql()
     builder = sql.SparkSession.builder.appName(name)
@@ -147,28 +140,6 @@ def _cores(master: str) -> int:
     if not numbers:
         return 1 if master == "local" else (os.cpu_count() or 1)
     return numbers[0] if "*" not in master else (os.cpu_count() or 1)
-
-
-def _check_master(master: str) -> None:
-    if _LOCAL.fullmatch(master) or _ELSEWHERE.fullmatch(master):
-        return
-    standalone = _STANDALONE.fullmatch(master)
-    if standalone is None:
-        raise BarnabasError(
-            f"{master!r} is no Spark master: use local[2], local-cluster[2,1,1024], spark://HOST:PORT, yarn or "
-            "k8s://HOST:PORT."
-        )
-    # Spark itself would go on trying for a minute.
-    problem = ""
-    for address in standalone[1].split(","):
-        host, _, port = address.rpartition(":")
-        try:
-            socket.create_connection((host, int(port)), _CONNECT_TIMEOUT_S).close()
-        except OSError as error:
-            problem = error.strerror or str(error)
-        else:
-            return
-    raise BarnabasError(f"No Spark master answers at {master} ({problem}): is it running?")
 
 
 @functools.cache
