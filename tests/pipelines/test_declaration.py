@@ -163,7 +163,7 @@ def test_one_of_several_in_a_file_is_chosen_by_name(tmp_path: Path) -> None:
 
 
 def test_the_example_of_the_manual_is_a_pipeline_and_its_commands_name_what_is_there(tmp_path: Path) -> None:
-    manual = (ROOT / "docs" / "PIPELINES.md").read_text()
+    manual = (ROOT / "docs" / "PIPELINES.md").read_text().replace("\\\n", "")
     example = re.search(r"```python\n(.*?)```", manual, re.DOTALL)
     assert example is not None
     (tmp_path / "paid.py").write_text(example[1])
