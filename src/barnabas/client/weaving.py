@@ -7,6 +7,7 @@ put views in order is to move 16 bytes, whatever they stand for; and Arrow write
 8 ns for a row of 100 B in two pieces, 30 ns for one of 1 KiB, which is what any copy takes.
 """
 
+import threading
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from barnabas.client.varints import Ints, Varints, Words, pack_varints, write_va
 
 _INLINE = 12
 _HALF = np.uint64(32)
+_kept = threading.local()
 
 
 class Strand(NamedTuple):
@@ -59,9 +61,7 @@ def varints(*fields: Varints, rows: int) -> Strand:
 
 def weave(strands: Sequence[Strand], rows: int) -> tuple[pa.Buffer, Ints]:
     """One buffer, where each of its pieces begins, and the last one ends."""
-    # From Arrow, which keeps what it is given back: the system's new pages take 50 ns a row to be touched.
-    buffer = pa.allocate_buffer(16 * rows * len(strands))
-    views = np.frombuffer(buffer, "<u8").reshape(rows, len(strands), 2)
+    views = _views(2 * rows * len(strands)).reshape(rows, len(strands), 2)
     parts = views.view("<i4")
     data: list[pa.Buffer] = []
     for number, (first, second, lying) in enumerate(strands):
@@ -72,9 +72,17 @@ def weave(strands: Sequence[Strand], rows: int) -> tuple[pa.Buffer, Ints]:
                 is_elsewhere = parts[:, number, 0] > _INLINE
                 parts[is_elsewhere, number, 2] = len(data)
             data.append(lying)
-    laid_out = pa.Array.from_buffers(pa.binary_view(), rows * len(strands), [None, buffer, *data])
+    laid_out = pa.Array.from_buffers(pa.binary_view(), rows * len(strands), [None, pa.py_buffer(views), *data])
     _, offsets, woven = laid_out.cast(pa.binary()).buffers()
     return woven, np.frombuffer(offsets, np.int32, rows * len(strands) + 1)
+
+
+def _views(words: int) -> Words:
+    """Room for views, the same again and again: new pages take 50 ns a row to be touched."""
+    room: Words | None = getattr(_kept, "views", None)
+    if room is None or len(room) < words:
+        room = _kept.views = np.empty(words, "<u8")
+    return room[:words]
 
 
 def _strand(offsets: pa.Buffer, data: pa.Buffer) -> Strand:
