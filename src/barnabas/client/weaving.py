@@ -72,7 +72,9 @@ def weave(strands: Sequence[Strand], rows: int) -> tuple[pa.Buffer, Ints]:
                 is_elsewhere = parts[:, number, 0] > _INLINE
                 parts[is_elsewhere, number, 2] = len(data)
             data.append(lying)
-    laid_out = pa.Array.from_buffers(pa.binary_view(), rows * len(strands), [None, pa.py_buffer(views), *data])
+    laid_out = pa.Array.from_buffers(
+        pa.binary_view(), rows * len(strands), [None, pa.py_buffer(views), *data]
+    )
     _, offsets, woven = laid_out.cast(pa.binary()).buffers()
     return woven, np.frombuffer(offsets, np.int32, rows * len(strands) + 1)
 
