@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from barnabas.cli.exits import WrongUsage, ends_well
-from barnabas.cli.options import pairs
+from barnabas.cli.options import Master, SparkSettings, pairs
 from barnabas.errors import BarnabasError
 
 app = typer.Typer(
@@ -129,17 +129,8 @@ def run(
         ),
     ] = "",
     flows: Flows = None,
-    master: Annotated[
-        str | None,
-        typer.Option(
-            "--master",
-            help="Where Spark runs: local[2] (all cores without), spark://HOST:7077, yarn, k8s://HOST:6443.",
-        ),
-    ] = None,
-    spark_settings: Annotated[
-        list[str] | None,
-        typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark; several times."),
-    ] = None,
+    master: Master = None,
+    spark_settings: SparkSettings = None,
 ) -> None:
     """Run the flows of a file until Ctrl-C, or with --once until they have caught up; then they go on from there.
 

@@ -29,6 +29,18 @@ Configs: TypeAlias = Annotated[
     ),
 ]
 
+Master: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--master",
+        help="Where Spark runs: local[2] (all cores without), spark://HOST:7077, yarn, k8s://HOST:6443.",
+    ),
+]
+SparkSettings: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark; several times."),
+]
+
 IfExists: TypeAlias = Annotated[bool, typer.Option("--if-exists", help="Be content if there is none.")]
 
 

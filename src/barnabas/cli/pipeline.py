@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from barnabas.cli.exits import WrongUsage, ends_well
-from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, pairs
+from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Master, SparkSettings, pairs
 from barnabas.errors import BarnabasError
 
 if TYPE_CHECKING:
@@ -70,13 +70,7 @@ def describe(which: Which, settings: Parameters = None) -> None:
 def run(
     which: Which,
     settings: Parameters = None,
-    master: Annotated[
-        str | None,
-        typer.Option(
-            "--master",
-            help="Where Spark runs: local[2] (all cores without), spark://HOST:7077, yarn, k8s://HOST:6443.",
-        ),
-    ] = None,
+    master: Master = None,
     checkpoint: Annotated[
         str,
         typer.Option(
@@ -99,10 +93,7 @@ def run(
             "--packages", metavar="GROUP:NAME:VERSION", help="Jars Spark needs, from Maven; several times."
         ),
     ] = None,
-    spark_settings: Annotated[
-        list[str] | None,
-        typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark; several times."),
-    ] = None,
+    spark_settings: SparkSettings = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Run a pipeline until Ctrl-C, or with --once until it has caught up; the next time it goes on from there.

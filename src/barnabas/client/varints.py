@@ -79,9 +79,7 @@ class Varints:
         most = int(np.maximum.reduce(numbers, axis=None, initial=0))
         self._are_ready = least >= 0 and most < _READY
         self.are_zero = least == most == 0
-        self.size: Ints = (
-            _sizes(_zigzag(numbers)) if not self._are_ready else _ready_sizes(numbers, least, most)
-        )
+        self.size: Ints = _ready_sizes(numbers, least, most) if self._are_ready else _sizes(_zigzag(numbers))
         """How many bytes each takes; without a dimension where all take as many."""
         self.longest = int(self.size.max(initial=1))
 

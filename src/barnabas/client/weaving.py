@@ -80,7 +80,7 @@ def weave(strands: Sequence[Strand], rows: int) -> tuple[pa.Buffer, Ints]:
 
 
 def _views(words: int) -> Words:
-    """Room for views, the same again and again: new pages take 50 ns a row to be touched."""
+    """Room for views, the same again and again: new pages take 60 to 80 ns a row to be touched."""
     room: Words | None = getattr(_kept, "views", None)
     if room is None or len(room) < words:
         room = _kept.views = np.empty(words, "<u8")

@@ -75,14 +75,15 @@ def _check_kubernetes(master: str, settings: Mapping[str, str]) -> None:
     if not url.hostname or not port:
         raise BarnabasError(f"{master!r} names no API server of Kubernetes: use k8s://HOST:PORT.")
     _check_answers("API server of Kubernetes", [(url.hostname, port)])
-    if not any(name in settings or name in _defaults() for name in _NAME_AN_IMAGE):
+    defaults = _spark_defaults()
+    if not any(name in settings or name in defaults for name in _NAME_AN_IMAGE):
         raise BarnabasError(
             f"Kubernetes needs an image to run executors from: --conf {_IMAGE}=NAME, with Python, barnabas[spark] and "
             "Java in it."
         )
 
 
-def _defaults() -> str:
+def _spark_defaults() -> str:
     """What spark-defaults.conf says, where there is one."""
     home = os.environ.get("SPARK_HOME")
     folder = os.environ.get("SPARK_CONF_DIR") or (f"{home}/conf" if home else None)
