@@ -40,6 +40,19 @@ class PageCache:
                 read += STEP
 
 
+def take_pages(folder: Path, size: int) -> None:
+    """Make the pages that so many bytes will take the machine's own, for the next two seconds.
+
+    What was deleted meanwhile is given back to the host too: 1 KiB written cost 0.2 us of the kernel's or 2.3.
+    """
+    file = folder / "pages"
+    block = bytes(MIB)
+    with file.open("wb", buffering=0) as out:
+        for _ in range(-(-size // MIB)):
+            out.write(block)
+    file.unlink()
+
+
 def _of_meminfo(name: str) -> int:
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()

@@ -6,6 +6,7 @@ Called around every measurement. Reading costs well under a millisecond and chan
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,8 @@ TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 CORES = os.cpu_count() or 1
 # A thread that runs this much of the time has nothing left to give.
 SATURATED = 0.85
+# A machine that does no more than this is at rest.
+RESTING = 0.05
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -87,6 +90,16 @@ def machine_busy_s() -> float:
     """CPU seconds that all cores together have spent on anything, or that the hypervisor took away."""
     user, nice, system, _idle, _iowait, irq, softirq, steal = _first_line("/proc/stat")[:8]
     return (user + nice + system + irq + softirq + steal) / TICKS_A_SECOND
+
+
+def wait_for_rest(limit_s: float = 5.0) -> None:
+    """Wait until nobody works off what went before (files deleted, code compiled), or no longer than this."""
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        begun, busy = time.monotonic(), machine_busy_s()
+        time.sleep(0.2)
+        if machine_busy_s() - busy <= RESTING * CORES * (time.monotonic() - begun):
+            return
 
 
 def _first_line(path: str) -> list[int]:

@@ -66,6 +66,18 @@ def test_the_version_is_told(barnabas: Run) -> None:
     assert ended.out.startswith("barnabas 0.")
 
 
+def test_python_m_is_the_command(barnabas: Run, environment: dict[str, str]) -> None:
+    said = subprocess.run(
+        [sys.executable, "-m", "barnabas", "--help"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert said.stdout == barnabas("--help").out
+
+
 def test_no_broker_is_one_sentence(barnabas: Run) -> None:
     address = f"127.0.0.1:{free_port()}"
     for command in (

@@ -14,6 +14,7 @@ import pytest
 
 from barnabas.errors import BarnabasError
 from barnabas.spark import session
+from barnabas.spark.installed import has_read_limits
 from barnabas.spark.masters import check_master
 from barnabas.spark.nursery import private_folder
 from barnabas.spark.session import start_session
@@ -171,6 +172,23 @@ def test_arrow_in_java_does_not_check_each_byte(spark: Any) -> None:
     assert spark._jvm.org.apache.arrow.memory.BoundsChecking.BOUNDS_CHECKING_ENABLED is False
 
 
+def test_what_goes_to_python_at_once_is_bounded_whatever_a_row_takes(spark: Any) -> None:
+    def sizes(batches: Any) -> Any:
+        import pyarrow as pa
+
+        for batch in batches:
+            counted = {"rows": [batch.num_rows], "bytes": [batch.column("value").nbytes]}
+            yield pa.RecordBatch.from_pydict(counted)
+
+    def of_size(size: int, rows: int) -> list[Any]:
+        table = spark.range(0, rows, 1, 1).selectExpr(f"cast(repeat('x', {size}) as binary) as value")
+        return list(table.mapInArrow(sizes, "rows long, bytes long").collect())
+
+    large, small = of_size(300_000, 100), of_size(100, 40_000)
+    assert max(each.bytes for each in large) < 4 * 1024 * 1024
+    assert max(each.rows for each in small) > 10_000 or not has_read_limits()
+
+
 def test_a_python_that_was_chosen_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
     with session._workers_python("local[2]"):
@@ -208,3 +226,34 @@ def test_what_java_threw_before_there_was_a_session_is_told(tmp_path: Path) -> N
     assert re.search(r"did not start on local\[1\]: .*Exception: .*must be absolute", done.stderr), (
         done.stderr
     )
+
+
+SUBMITTED = """
+import sys
+from barnabas.spark.session import start_session
+with start_session("test") as spark, open(sys.argv[1], "w") as found:
+    for key in ("spark.sql.execution.arrow.maxBytesPerBatch", "spark.sql.session.timeZone"):
+        print(spark.conf.get(key), file=found)
+"""
+
+
+@pytest.mark.slow(seconds=15)
+@pytest.mark.java
+def test_what_spark_submit_was_told_is_kept_and_the_rest_is_ours(tmp_path: Path) -> None:
+    import pyspark
+
+    script, found = tmp_path / "submitted.py", tmp_path / "found"
+    script.write_text(SUBMITTED)
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    told = ("--master", "local[1]", "--conf", "spark.sql.execution.arrow.maxBytesPerBatch=7m")
+    environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    ended = subprocess.run(
+        [submit, *told, script, found],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr[-5_000:]
+    assert found.read_text().split() == ["7m", "UTC"]

@@ -54,7 +54,8 @@ def start_session(
     sql = _pyspark_sql()
     builder = sql.SparkSession.builder.appName(name)
     where = None if under_submit else master
-    wanted = _defaults(where) | dict(settings or {})
+    told = _told_to_submit() if under_submit else frozenset()
+    wanted = {key: value for key, value in _defaults(where).items() if key not in told} | dict(settings or {})
     if jars:
         wanted["spark.jars"] = ",".join(str(jar) for jar in jars)
     for key, value in wanted.items():
@@ -80,6 +81,14 @@ def make_active(spark: "SparkSession") -> None:
     spark.createDataFrame([], "nothing INT")
 
 
+def _told_to_submit() -> frozenset[str]:
+    """What spark-submit was told, by --conf or spark-defaults.conf: a builder's setting would take its place."""
+    from pyspark import SparkConf, SparkContext
+
+    SparkContext._ensure_initialized()  # else a SparkConf knows of no Java yet, and of nothing that was told to it
+    return frozenset(key for key, _ in SparkConf().getAll())
+
+
 def _defaults(master: str | None) -> dict[str, str]:
     from barnabas.spark.installed import session_settings  # where there is a PySpark
 
@@ -87,8 +96,7 @@ def _defaults(master: str | None) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
-        # What goes to Python at once, or 10,000 rows. Larger pieces leave the processor's cache on their way: writing
-        # rows of 1 KiB takes 15 % more CPU with 10 MiB. Smaller ones cost Python more.
+        # What goes to Python at once. Larger pieces leave the processor's cache on their way, smaller ones cost more.
         "spark.sql.execution.arrow.maxBytesPerBatch": "3m",
     }
     if master is not None and master.startswith("local"):
