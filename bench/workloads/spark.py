@@ -29,9 +29,8 @@ ABOUT = (
     "librdkafka, an hour of timestamps. Read: count, length of all values, latest timestamp. Stream: the same log in "
     "three batches (Trigger.AvailableNow), values looked at, to nowhere; the start of the query counts. Write: rows "
     "from Spark's memory to a new topic; before it, as many bytes are written to a file and deleted, so that the "
-    "host of a virtual machine has no part in it. The median of three, of 1 KiB of five: once is half a second, and "
-    "the first after the other connector's is a cold one; each begins when the machine is at rest. Slice: "
-    "count and length of the values of one minute, "
+    "host of a virtual machine has no part in it. The median of three, of 1 KiB of five, for once is half a second; "
+    "each begins when the machine is at rest. Slice: count and length of the values of one minute, "
     "`where timestamp >= ... and timestamp < ...`; ours with filters pushed down and maxOutOfOrderness=0s. "
     "The session is one of start_session: Python workers are forked warm and reached over Unix sockets; Spark's "
     "connector has no use for them."
@@ -62,7 +61,7 @@ def cases(size: Size) -> Sequence[Case]:
     return [
         Case(
             f"{bytes_} B",
-            8 + 12 * share,
+            20 + 24 * share,
             {"bytes": bytes_, "records": int(count * share), "times": TIMES[bytes_]},
         )
         for bytes_, count in RECORDS.items()
@@ -106,17 +105,16 @@ def _measure(side: Connector, case: Case) -> Measured:
         1 for i in range(count) if minute["since_ms"] <= _time(i, count) < minute["before_ms"]
     )
 
-    def ask(task: str, seen: int, **more: Any) -> Usage:
+    def ask(task: str, seen: int, *, stored: int = 0, **more: Any) -> Usage:
         wait_for_rest()
-        if task == "write":
-            take_pages(server.data, count * size)
+        take_pages(server.data, stored)
         return session.measured(
             server, seen, {"task": task, "connector": side.connector, "topic": topic, **more}
         )
 
     def write() -> Usage:
         with librdkafka.topic(server, "spark-written", PARTITIONS) as target:
-            return ask("write", count, rows=count, size=size, topic=target)
+            return ask("write", count, stored=count * size, rows=count, size=size, topic=target)
 
     times = range(case.settings["times"])
     read = _median(ask("read", count) for _ in times)

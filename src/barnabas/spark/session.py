@@ -96,7 +96,7 @@ def _defaults(master: str | None) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
-        # What goes to Python at once. Larger pieces leave the processor's cache on their way, smaller ones cost more.
+        # What goes to Python at once. Smaller pieces cost more; 6 and 10 MiB, with rows of 1 KiB, only more memory.
         "spark.sql.execution.arrow.maxBytesPerBatch": "3m",
     }
     if master is not None and master.startswith("local"):
