@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from barnabas.spark import register
+from barnabas.spark.checkpoints import start_query
 from barnabas.spark.session import start_session
 
 LIMIT_S = 600
@@ -49,8 +50,8 @@ class Tasks:
         try:
             # Whoever reads looks at the values: a sink that does not would leave them undecoded.
             looked_at = source.load().where("length(value) >= 0")
-            sink = looked_at.writeStream.format("noop").option("checkpointLocation", checkpoint)
-            query = sink.trigger(availableNow=True).start()
+            sink = looked_at.writeStream.format("noop").trigger(availableNow=True)
+            query = start_query(self._spark, sink, checkpoint)
             if not query.awaitTermination(LIMIT_S):
                 query.stop()
             return sum(int(progress["numInputRows"]) for progress in query.recentProgress)

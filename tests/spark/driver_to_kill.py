@@ -7,6 +7,7 @@ offsets a batch, `all` of what is there, or `on` for whatever comes, for ever.
 import sys
 
 from barnabas.spark import register
+from barnabas.spark.checkpoints import start_query
 from barnabas.spark.session import start_session
 
 
@@ -18,9 +19,13 @@ def main(bootstrap: str, topic: str, folder: str, how: str) -> None:
     source = spark.readStream.format("barnabas").option("kafka.bootstrap.servers", bootstrap)
     source = source.option("subscribe", topic).option("startingOffsets", "earliest")
     rows = (source.option("maxOffsetsPerTrigger", how) if how.isdigit() else source).load()
-    sink = rows.selectExpr("partition", "offset", "string(value) as value").writeStream.format("parquet")
-    sink = sink.option("path", f"{folder}/rows").option("checkpointLocation", f"{folder}/checkpoint")
-    (sink if how == "on" else sink.trigger(availableNow=True)).start().awaitTermination()
+    # Nothing is there twice: dropDuplicates is here for the state that it keeps, which must not be torn either.
+    rows = rows.selectExpr("partition", "offset", "string(value) as value").dropDuplicates(
+        ["partition", "offset"]
+    )
+    sink = rows.writeStream.format("parquet").option("path", f"{folder}/rows")
+    sink = sink if how == "on" else sink.trigger(availableNow=True)
+    start_query(spark, sink, f"{folder}/checkpoint").awaitTermination()
     spark.stop()
 
 

@@ -65,9 +65,11 @@ def test_killed_at_ten_points_every_record_is_there_once(
     send(at_once)
     logs = {kind: tmp_path / "checkpoint" / kind for kind in ("offsets", "commits")}
     logs["rows"] = tmp_path / "rows"
+    logs["state"] = tmp_path / "checkpoint" / "state" / "0" / "0"
     points = []
     for _ in range(KILLS):
-        # A batch is planned (offsets), written (rows), done (commits): the next kill comes in one of those moments.
+        # A batch is planned (offsets), kept in mind (state), written (rows), done (commits): the next kill comes in
+        # one of those moments.
         kind, more = dice.choice(list(logs)), dice.randrange(1, 4)
         enough = count(logs[kind]) + more
         with driver(broker, name, tmp_path, str(OFFSETS_A_BATCH) if has_read_limits() else "on") as process:

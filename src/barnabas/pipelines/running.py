@@ -123,6 +123,7 @@ def _run_streams(
     began: float,
 ) -> Ended:
     from barnabas.pipelines.progress import Progress
+    from barnabas.spark.checkpoints import start_query
 
     _, sinks = pipeline.places(pipeline.settings(how.parameters))
     progress = Progress(list(streaming), stop.look, out)
@@ -131,8 +132,7 @@ def _run_streams(
 
     def begin(name: str) -> None:
         writer = sinks[name].writer(streaming[name], around).queryName(f"{pipeline.name} {name}")
-        writer = writer.option("checkpointLocation", f"{around.checkpoint}/{name}")
-        query = writer.trigger(**_trigger(how)).start()
+        query = start_query(spark, writer.trigger(**_trigger(how)), f"{around.checkpoint}/{name}")
         progress.expect(name, str(query.runId))
         queries[name] = query
 

@@ -41,6 +41,7 @@ WARM = (
     "barnabas.spark.writer",
     "barnabas.client.columns",
     "barnabas.client.partition_reader",
+    "encodings.idna",  # which Python imports to look up the name of a host
 )
 _WARM_IF_THERE = "pandas"
 """pyarrow imports it to make an array of a list, as Spark does of what a task that has written says: 0.4 s."""

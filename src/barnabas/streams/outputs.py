@@ -11,9 +11,10 @@ from typing import Any
 
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import Column, DataFrame, functions
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 from pyspark.sql.types import BinaryType, StringType
 
+from barnabas.spark.checkpoints import start_query
 from barnabas.streams.aggregates import Columnar
 from barnabas.streams.refusals import StreamError, analysed, duration, first_sentence, require_columns, told
 from barnabas.streams.stream import Shape, Stream
@@ -61,8 +62,6 @@ class Output:
         writer = self.dataframe.writeStream.queryName(self.name).outputMode(self.mode)
         noted = _Noted(self.write) if self.write else None
         writer = writer.foreachBatch(noted) if noted else writer.format(self.format).options(**self.options)
-        if checkpoint is not None:
-            writer = writer.option("checkpointLocation", checkpoint)
         if self.path is not None:
             writer = writer.option("path", self.path)
         if self.partition_by:
@@ -71,7 +70,12 @@ class Output:
             writer = writer.trigger(availableNow=True)
         elif every is not None:
             writer = writer.trigger(processingTime=duration(every, "every"))
-        return Run(self, told(writer.start, f"Writing to {self.what}"), noted)
+        return Run(self, told(lambda: self._start(writer, checkpoint), f"Writing to {self.what}"), noted)
+
+    def _start(self, writer: DataStreamWriter, checkpoint: str | None) -> StreamingQuery:
+        if checkpoint is None:
+            return writer.start()
+        return start_query(self.dataframe.sparkSession, writer, checkpoint)
 
     def _write_batch(self) -> None:
         if self.write is not None:
