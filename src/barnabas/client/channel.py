@@ -8,6 +8,7 @@ never taken for another request's.
 import errno
 import os
 import socket
+import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from enum import Enum
@@ -313,7 +314,7 @@ class Channel:
                 return
             at += 4
             if at + size > end:
-                frame = self._frame = memoryview(bytearray(size))
+                frame = self._frame = _buffer(size)
                 self._filled = end - at
                 frame[: self._filled] = view[at:]
                 return
@@ -401,6 +402,12 @@ class Channel:
     def _lost(self, error: OSError) -> Unreachable:
         reason = (error.strerror or str(error)).lower()
         return Unreachable(f"The connection to {self.address} is lost ({reason}).")
+
+
+def _buffer(size: int) -> memoryview:
+    """Bytes to be filled. Where there is numpy they are not zeroed first: 0.1 ms a MiB."""
+    numpy = sys.modules.get("numpy")
+    return memoryview(bytearray(size) if numpy is None else numpy.empty(size, numpy.uint8))
 
 
 def _words(code: int) -> str:

@@ -96,7 +96,9 @@ def schema_of(columns: Collection[str] | None) -> pa.Schema:
 class _Rows:
     """The records being taken apart: arrays with an entry for each, `_at` being where each one's next field begins."""
 
-    def __init__(self, fetched: Sequence[Fetched], buffer: bytes, bodies: Sequence[Body]) -> None:
+    def __init__(
+        self, fetched: Sequence[Fetched], buffer: bytes | memoryview, bodies: Sequence[Body]
+    ) -> None:
         self._fetched = fetched
         self._bodies = bodies
         self._bytes = buffer
@@ -212,7 +214,9 @@ class _Rows:
             if having.size < _FEW:
                 break
         for row in having:
-            few, at[row] = _read_headers(self._bytes, int(at[row]), int(count[row]) - read)
+            few, at[row] = _read_headers(
+                self._bytes, int(at[row]), int(self._end[row]), int(count[row]) - read
+            )
             found.append(few)
         if not np.array_equal(at, self._end):
             raise corrupt("a record's length is wrong")
@@ -246,19 +250,23 @@ def _read_bytes(view: Bytes, at: Ints) -> tuple[Ints, Ints, Ints]:
     return at, size, at + np.maximum(size, 0)
 
 
-def _read_headers(buffer: bytes, at: int, count: int) -> tuple[tuple[Ints, Ints, Ints, Ints], int]:
+def _read_headers(
+    buffer: bytes | memoryview, start: int, end: int, count: int
+) -> tuple[tuple[Ints, Ints, Ints, Ints], int]:
     """As many headers of one record, one by one, for a record that has more than nearly all others."""
     places: list[tuple[int, int, int, int]] = []
+    record = bytes(buffer[start:end])
+    at = 0
     try:
         for _ in range(count):
-            name_size, name_at = read_varint(buffer, at)
-            value_size, value_at = read_varint(buffer, name_at + max(name_size, 0))
+            name_size, name_at = read_varint(record, at)
+            value_size, value_at = read_varint(record, name_at + max(name_size, 0))
             places.append((name_at, name_size, value_at, value_size))
             at = value_at + max(value_size, 0)
     except IndexError:
         raise corrupt("a record is cut short") from None
     names, name_sizes, values, value_sizes = np.array(places, np.int64).T
-    return (names, name_sizes, values, value_sizes), at
+    return (start + names, name_sizes, start + values, value_sizes), start + at
 
 
 def _cut_out(buffer: pa.Buffer, at: Ints, size: Ints, type_: pa.DataType) -> pa.Array:

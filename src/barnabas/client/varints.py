@@ -16,7 +16,7 @@ Bytes: TypeAlias = NDArray[np.uint8]
 Ints: TypeAlias = NDArray[np.int64]
 Words: TypeAlias = NDArray[np.uint64]
 
-_LONGEST = 10
+LONGEST = 10
 """Bytes of a number of 64 bits."""
 
 _WORD = 8
@@ -43,7 +43,7 @@ def read_varints(buffer: Bytes, at: Ints) -> tuple[Ints, Ints]:
         more = byte >= 0x80
         shift = 7
         while count := np.count_nonzero(more):
-            if shift == 7 * _LONGEST:
+            if shift == 7 * LONGEST:
                 raise corrupt("a number of more than ten bytes")
             if count > at.size // _WORTH_ALL and int(at.max()) < buffer.size:
                 # The byte of all rows, and nothing of those whose number has ended: half the time of picking rows.
