@@ -22,7 +22,7 @@ def test_both_connectors_read_and_write(tmp_path: Path) -> None:
     broker = SideState("Barnabas", barnabas_server.start, tmp_path)
     sides = spark.sides({OURS: broker})
     try:
-        case = Case("a case", 1.0, {"records": 6_000, "bytes": 100, "times": 2})
+        case = Case("a case", 1.0, {"records": 6_000, "bytes": 100, "times": 2, "small": 1})
         for side in (sides[OURS], sides[KAFKA]):
             values = spark.run(side, case).values
             assert set(values) == {metric.key for metric in spark.METRICS}

@@ -1,4 +1,4 @@
-"""What a running pipeline says: its line of progress, and one sentence when it fails."""
+"""What a running pipeline says of how far it is."""
 
 import io
 from types import SimpleNamespace
@@ -6,49 +6,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.pipelines.failures import sentence_of
 from barnabas.pipelines.progress import Progress, lag_of
 from barnabas.spark.live_line import Line
-
-SPARKS_OWN = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception:
-[PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when Python streaming data source perform latestOffset:
-Traceback (most recent call last):
-  File "reader.py", line 60, in latestOffset
-    raise failure
-barnabas.client.failures.NoBroker: No broker answers at localhost:9092 (connection refused).
- SQLSTATE: 38000"""
-
-
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        (SPARKS_OWN, "No broker answers at localhost:9092 (connection refused)."),
-        (
-            "Failed to initialize the writer: barnabas.spark.options.OptionError: There is no option 'x'.",
-            "There is no option 'x'.",
-        ),
-        (
-            "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column `x` cannot be resolved. SQLSTATE: 42703;\n'Project",
-            "A column `x` cannot be resolved. SQLSTATE: 42703 (UNRESOLVED_COLUMN.WITH_SUGGESTION).",
-        ),
-        (
-            "py4j.protocol.Py4JJavaError: An error occurred while calling o5.sql.\n: java.lang.Error: no luck\n\tat",
-            "Error: no luck.",
-        ),
-        (
-            "[STREAM_FAILED] Query [id = 1] terminated with exception: Traceback:\n  File\nValueError: no such luck\n",
-            "ValueError: no such luck.",
-        ),
-        (
-            "[STREAM_FAILED] Traceback:\n  File\nModuleNotFoundError: No module named 'barnabas'\n",
-            "The Python of Spark's workers has no barnabas: set PYSPARK_PYTHON to one that has barnabas[spark].",
-        ),
-        ("Job aborted", "Job aborted."),
-        ("", "Exception."),
-    ],
-)
-def test_a_failure_is_told_in_one_sentence(text: str, sentence: str) -> None:
-    assert sentence_of(Exception(text)) == sentence
 
 
 def source(end: str | None, latest: str | None) -> Any:

@@ -74,9 +74,9 @@ def told_plainly(what: str) -> Iterator[None]:
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
-    from barnabas.streams.refusals import first_sentence
+    from barnabas.spark.sentences import sentence_of
 
     try:
         yield
     except (Py4JJavaError, PySparkException) as error:
-        raise ConnectError(f"{what}: {first_sentence(error)}.") from error
+        raise ConnectError(f"{what}: {sentence_of(error)}.") from error

@@ -16,6 +16,7 @@ from barnabas.connect.declaration import Flow
 from barnabas.connect.option import ConnectError
 from barnabas.connect.positions import Positions, origin_of
 from barnabas.errors import BarnabasError
+from barnabas.spark.sentences import sentence_of
 from barnabas.spark.session import make_active
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ class FlowRun:
             if not self._stopping.is_set():
                 self.error = ConnectError(f"Flow {self.flow.name}: {error}")
         except Exception as error:
-            self.error = ConnectError(f"Flow {self.flow.name}: {_plainly(error)}.")
+            self.error = ConnectError(f"Flow {self.flow.name}: {sentence_of(error)}.")
         finally:
             self._ended()
 
@@ -241,9 +242,3 @@ class FlowRun:
 def _seconds(every: str) -> float:
     number, unit = every.split()
     return int(number) * _SECONDS[unit.rstrip("s")]
-
-
-def _plainly(error: Exception) -> str:
-    from barnabas.streams.refusals import first_sentence
-
-    return first_sentence(error)

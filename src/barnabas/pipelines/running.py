@@ -7,14 +7,15 @@ stopped, and one sentence says why.
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
 from barnabas.errors import BarnabasError
 from barnabas.pipelines.declaration import Pipeline
-from barnabas.pipelines.failures import as_our_error
 from barnabas.pipelines.places import Surroundings, Topic
+from barnabas.spark.sentences import sentence_of
 from barnabas.spark.stopping import Stop, on_signals
 
 if TYPE_CHECKING:
@@ -91,19 +92,13 @@ def run_on(
     checkpoint = how.checkpoint_of(pipeline)
     around = Surroundings(how.bootstrap, how.starting, checkpoint, how.once)
     began = time.monotonic()
-    try:
+    with _told(pipeline):
         outputs = pipeline.outputs(spark, around, settings)
-    except BarnabasError:
-        raise
-    except Exception as error:
-        raise as_our_error(error, f"Pipeline {pipeline.name}") from error
     still = {name: rows for name, rows in outputs.items() if not rows.isStreaming}
     _, sinks = pipeline.places(settings)
-    for name, rows in still.items():
-        try:
+    with _told(pipeline):
+        for name, rows in still.items():
             sinks[name].write(rows, around)
-        except Exception as error:
-            raise as_our_error(error, f"Pipeline {pipeline.name}") from error
     streaming = {name: rows for name, rows in outputs.items() if rows.isStreaming}
     if not streaming:
         return Ended({}, time.monotonic() - began, stopped=False)
@@ -137,16 +132,13 @@ def _run_streams(
         queries[name] = query
 
     try:
-        for name in streaming:
-            begin(name)
-        _wait(queries, stop, begin)
-        for query in queries.values():
-            if query.exception() is not None:
-                raise as_our_error(query.exception(), f"Pipeline {pipeline.name}")
-    except BarnabasError:
-        raise
-    except Exception as error:
-        raise as_our_error(error, f"Pipeline {pipeline.name}") from error
+        with _told(pipeline):
+            for name in streaming:
+                begin(name)
+            _wait(queries, stop, begin)
+            for query in queries.values():
+                if (error := query.exception()) is not None:
+                    raise error
     finally:
         for query in queries.values():
             query.stop()
@@ -156,6 +148,17 @@ def _run_streams(
         progress.done()
     rows_of = {name: state.rows for name, state in progress.states.items()}
     return Ended(rows_of, time.monotonic() - began, stopped=stop.told)
+
+
+@contextmanager
+def _told(pipeline: Pipeline) -> Iterator[None]:
+    """Whatever Spark throws becomes one sentence."""
+    try:
+        yield
+    except BarnabasError:
+        raise
+    except Exception as error:
+        raise BarnabasError(f"Pipeline {pipeline.name} failed: {sentence_of(error)}.") from error
 
 
 def _trigger(how: Run) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.errors import BarnabasError
 from barnabas.spark.masters import check_master
 from barnabas.spark.nursery import private_folder, python_of
+from barnabas.spark.sentences import sentence_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -198,12 +199,10 @@ def _spark_speaks_to(log: Path | None) -> Iterator[Path]:
 
 
 def _reason(error: Exception, said: Path) -> str:
-    """The line that says most: the Java exception's, else the last thing that Spark's process said."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    """What Java says, or the first complaint of Spark's process where that ended before it could be asked."""
     if "JAVA_GATEWAY_EXITED" in str(error):
         spoken = said.read_text(errors="replace").splitlines()
-        lines = [line.strip() for line in spoken if "rror" in line or "xception" in line] or lines
-    caused = [line for line in lines if line.startswith((": ", "Caused by: "))]
-    line = (caused or lines or [type(error).__name__])[0]
-    line = line.removeprefix('Exception in thread "main" ').removeprefix(": ").removeprefix("Caused by: ")
-    return line.rstrip(".")
+        complaint = next((line.strip() for line in spoken if "rror" in line or "xception" in line), "")
+        if complaint:
+            return complaint.removeprefix('Exception in thread "main" ').rstrip(".")
+    return sentence_of(error)

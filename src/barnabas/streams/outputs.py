@@ -15,8 +15,9 @@ from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 from pyspark.sql.types import BinaryType, StringType
 
 from barnabas.spark.checkpoints import start_query
+from barnabas.spark.sentences import sentence_of
 from barnabas.streams.aggregates import Columnar
-from barnabas.streams.refusals import StreamError, analysed, duration, first_sentence, require_columns, told
+from barnabas.streams.refusals import StreamError, analysed, duration, require_columns, told
 from barnabas.streams.stream import Shape, Stream
 
 _FORGETFUL = ("memory", "console", "noop")
@@ -136,7 +137,7 @@ class Run:
 
     def _failure(self, error: PySparkException) -> StreamError:
         cause = self._noted.error if self._noted and self._noted.error else error
-        return StreamError(f"{self.output.name}, to {self.output.what}, failed: {first_sentence(cause)}.")
+        return StreamError(f"{self.output.name}, to {self.output.what}, failed: {sentence_of(cause)}.")
 
     def stop(self) -> None:
         """Ends the query; what it had not finished is done again at the next start from the same checkpoint."""

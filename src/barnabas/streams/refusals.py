@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import DataType, StructType, TimestampNTZType, TimestampType
 
 from barnabas.errors import BarnabasError
+from barnabas.spark.sentences import sentence_of
 
 T = TypeVar("T")
 
@@ -47,7 +48,7 @@ def schema_of(given: str | StructType) -> StructType:
             found: DataType = DataType.fromDDL(given)
         except ParseException as error:
             raise StreamError(
-                f"{given!r} is no schema: write it as 'id long, at timestamp' ({first_sentence(error)})."
+                f"{given!r} is no schema: write it as 'id long, at timestamp' ({sentence_of(error)})."
             ) from error
     if not isinstance(found, StructType):
         raise StreamError(f"{given!r} is no schema: write it as 'id long, at timestamp'.")
@@ -91,39 +92,7 @@ def analysed(frame: DataFrame | None = None, step: str = "") -> Iterator[None]:
         if frame is not None and condition.startswith("UNRESOLVED_COLUMN") and "objectName" in parameters:
             name = parameters["objectName"].replace("`", "")
             raise StreamError(about + _no_such_column(name, frame.columns)) from error
-        raise StreamError(f"{about}{first_sentence(error)}.") from error
-
-
-def first_sentence(error: BaseException | str) -> str:
-    """What an error of Spark's says, without its class, its plan and its stack."""
-    text = _java_says(error) if isinstance(error, Py4JJavaError) else str(error)
-    if isinstance(error, PySparkException):
-        text = error.getMessage() if hasattr(error, "getMessage") and error.getCondition() else str(error)
-    text = text.split("terminated with exception: ", 1)[-1]
-    line = _raised_in_python(text) or next((line.strip() for line in text.splitlines() if line.strip()), "")
-    line = line or type(error).__name__
-    line = re.sub(r"^(\[[A-Z_.]+\] )+", "", line)
-    line = re.sub(r"^.*?\bbarnabas\.[\w.]+: ", "", line)  # an error of ours that went through Spark
-    line = re.sub(r"\s*SQLSTATE: \w+;?.*$", "", line)
-    return line.rstrip(". ;")
-
-
-def _java_says(error: Py4JJavaError) -> str:
-    """The message of the exception behind all others."""
-    cause = error.java_exception
-    while cause.getCause() is not None:
-        cause = cause.getCause()
-    return str(cause.getMessage() or cause.getClass().getSimpleName())
-
-
-def _raised_in_python(text: str) -> str:
-    """The exception behind the last Python traceback in a text, if there is one."""
-    _, found, behind = text.rpartition("Traceback (most recent call last):")
-    if not found:
-        return ""
-    raised = next((line for line in behind.splitlines() if line.strip() and not line.startswith(" ")), "")
-    kind, colon, message = raised.partition(": ")
-    return message if colon and kind.startswith("barnabas.") else raised
+        raise StreamError(f"{about}{sentence_of(error)}.") from error
 
 
 def told(act: Callable[[], T], what: str) -> T:
@@ -131,4 +100,4 @@ def told(act: Callable[[], T], what: str) -> T:
     try:
         return act()
     except (PySparkException, Py4JJavaError) as error:
-        raise StreamError(f"{what}: {first_sentence(error)}.") from error
+        raise StreamError(f"{what}: {sentence_of(error)}.") from error
