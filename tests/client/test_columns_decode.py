@@ -5,7 +5,6 @@ import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
@@ -13,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.client import columns as to_columns
-from barnabas.client import record_places
 from barnabas.client.columns import COLUMNS, SCHEMA, Fetched
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.wire.batch import ATTRIBUTES_AT, COUNT_AT, Record, decode_batch, encode_batch, headers, seal
@@ -27,21 +25,17 @@ def fetched(*batches: bytes, start: int = 0, end: int | None = None, **more: Any
     return Fetched("orders", 3, memoryview(b"".join(batches)), start, end, **more)
 
 
-COPIED, IN_PLACE = 1 << 30, -1
-
-
 def decode(
     all_fetched: Sequence[Fetched], columns: Sequence[str] | None = None, **more: Any
 ) -> pa.RecordBatch:
-    """Records are taken apart in a copy or in place: both say the same."""
+    """The records of one fetch are taken apart in place, those of several in a copy: both say the same."""
     outcomes: list[pa.RecordBatch | BarnabasError] = []
-    for most in (COPIED, IN_PLACE):
-        with patch.object(record_places, "_WORTH_A_COPY", most):
-            try:
-                outcomes.append(to_columns.decode(all_fetched, columns, **more))
-            except BarnabasError as error:
-                outcomes.append(error)
-    copied, in_place = outcomes
+    for each in (all_fetched, [*all_fetched, fetched()]):
+        try:
+            outcomes.append(to_columns.decode(each, columns, **more))
+        except BarnabasError as error:
+            outcomes.append(error)
+    in_place, copied = outcomes
     if isinstance(copied, BarnabasError):
         assert str(in_place) == str(copied)
         raise copied
