@@ -1,11 +1,13 @@
 """What Spark throws is told in one sentence."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from barnabas.spark.sentences import sentence_of
+from barnabas.spark.session import _reason
 
 SPARKS_OWN = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception:
 [PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when Python streaming data source perform latestOffset:
@@ -98,3 +100,30 @@ def test_of_javas_exceptions_the_innermost_counts(cause: Any, sentence: str) -> 
     error = Exception("An error occurred while calling o1.load")
     error.java_exception = thrown("SparkException", "Job aborted.", cause)  # type: ignore[attr-defined]
     assert sentence_of(error) == sentence
+
+
+def test_an_error_of_ours_counts_wherever_java_mentions_it() -> None:
+    error = Exception(
+        "An error occurred\n: Job aborted.\nCaused by: barnabas.errors.Refused: No such topic.\n\tat"
+    )
+    error.java_exception = thrown("SparkException", "Job aborted.", thrown("Inner", "something else"))  # type: ignore[attr-defined]
+    assert sentence_of(error) == "No such topic"
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (
+            'a warning\nException in thread "main" java.lang.Error: no.\nCaused by: java.io.IOException: no room.\n',
+            "java.io.IOException: no room",
+        ),
+        ('Exception in thread "main" java.lang.Error: no.\n\tat x\n', "java.lang.Error: no"),
+        ("nothing of note\n", "Java gateway process exited"),
+    ],
+)
+def test_a_spark_that_ended_at_once_is_told_of_by_what_it_said(
+    tmp_path: Path, said: str, reason: str
+) -> None:
+    log = tmp_path / "log"
+    log.write_text(said)
+    assert _reason(Exception("[JAVA_GATEWAY_EXITED] Java gateway process exited."), log) == reason

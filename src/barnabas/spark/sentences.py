@@ -25,14 +25,14 @@ def sentence_of(error: BaseException) -> str:
 
 
 def _said_by(error: BaseException) -> str:
-    text = _in_java(error) or str(error)
+    text = str(error)  # of Java's exceptions, all that led to one another
     if ours := _OURS.findall(text):
         return str(ours[-1])
     if missing := _NOT_INSTALLED.search(text):
         return f"The Python of Spark's workers has no {missing[1]}: set PYSPARK_PYTHON to one that has barnabas[spark]"
-    if raised := _RAISED.search(
-        text, max((each.end() for each in _TRACEBACK.finditer(text)), default=len(text))
-    ):
+    text = _in_java(error) or text
+    behind_traceback = max((each.end() for each in _TRACEBACK.finditer(text)), default=len(text))
+    if raised := _RAISED.search(text, behind_traceback):
         return raised[0]
     for condition, words in _CONDITION.findall(text):
         if not condition.startswith(_WRAPPERS) and words.strip():

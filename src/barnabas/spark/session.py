@@ -199,10 +199,12 @@ def _spark_speaks_to(log: Path | None) -> Iterator[Path]:
 
 
 def _reason(error: Exception, said: Path) -> str:
-    """What Java says, or the first complaint of Spark's process where that ended before it could be asked."""
+    """What Java says, or, where it ended before it could be asked, the cause that it named, or its first complaint."""
     if "JAVA_GATEWAY_EXITED" in str(error):
         spoken = said.read_text(errors="replace").splitlines()
-        complaint = next((line.strip() for line in spoken if "rror" in line or "xception" in line), "")
-        if complaint:
-            return complaint.removeprefix('Exception in thread "main" ').rstrip(".")
+        complaints = [line.strip() for line in spoken if "rror" in line or "xception" in line]
+        causes = [line for line in complaints if line.startswith("Caused by: ")]
+        if complaints:
+            line = (causes or complaints)[0]
+            return line.removeprefix('Exception in thread "main" ').removeprefix("Caused by: ").rstrip(".")
     return sentence_of(error)
