@@ -125,6 +125,39 @@ def test_a_table_is_sent_as_its_rows_would_be(
     assert Counter(chain(*by_partition.values())) == Counter(everything)
 
 
+@pytest.mark.parametrize("with_headers", [False, True])
+@pytest.mark.parametrize("with_keys", [False, True])
+@pytest.mark.parametrize("span", [0, 9_000, 1 << 24, 1 << 41])
+def test_rows_of_long_keys_and_values_are_sent_as_they_are(
+    span: int, with_keys: bool, with_headers: bool
+) -> None:
+    """None of them short, none null; in the end the varints before a row leave no room for a byte more."""
+    count, cut = 12_000, 5
+    wanted = [
+        Record(
+            0,
+            NOW + number * span // count,
+            b"a long key: %07d" % number if with_keys else None,
+            b"%07d" % number + b"v" * (6 + number % 90),
+            (("name", b"1"),) if with_headers and number % 3 else (),
+        )
+        for number in range(count)
+    ]
+    table = pa.table(
+        {
+            "value": [record.value for record in wanted],
+            "key": pa.array([record.key for record in wanted], pa.binary()),
+            "t": [record.timestamp for record in wanted],
+            "h": pa.array([list(record.headers) for record in wanted], pa.map_(pa.string(), pa.binary())),
+        }
+    ).slice(cut)
+    key, headers = "key" if with_keys else None, "h" if with_headers else None
+    sent = batches(table, partitions=1, batch_bytes=100_000, timestamp="t", key=key, headers=headers)
+    assert len(sent) > 5
+    assert all(len(each.body) <= 100_000 for each in sent)
+    assert [record._replace(offset=0) for record in records_of(sent)[0]] == wanted[cut:]
+
+
 @given(st.lists(st.binary(max_size=40) | st.integers(500, 530).map(lambda size: b"\xff" * size), min_size=1))
 def test_hashes_are_javas(keys: list[bytes]) -> None:
     buffer = np.frombuffer(b"".join(keys), np.uint8)

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 
 from barnabas.client.key_hashes import murmur2_of
 from barnabas.client.table_slices import Pieces, Slice, columns_of, longest, slices_of
-from barnabas.client.varints import Ints, Varints, varint_sizes
-from barnabas.client.weaving import pieces, same, varints, weave
+from barnabas.client.varints import Ints, Offsets, Varints, varint_size, varint_sizes
+from barnabas.client.weaving import NOTHING, are_short, pieces, same, varints, weave
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.types import Buffer
 
@@ -168,7 +168,7 @@ def _sizes(rows: Slice, headers: Pieces | None) -> Ints:
 
 def _longest(numbers: Ints) -> int:
     """How many bytes the varint of the greatest takes."""
-    return int(varint_sizes(numbers.max(initial=0)))
+    return varint_size(int(numbers.max(initial=0)))
 
 
 def _taken(size: Ints) -> Ints:
@@ -239,7 +239,7 @@ def _encode(
 
     edges = np.append(starts, len(rows))
     counts = np.diff(edges)
-    offset = Varints(np.concatenate([np.arange(count) for count in counts]))
+    offset = Offsets(counts.tolist())
     time = _ZERO
     first = last = np.full(len(starts), now_ms)
     if rows.times is not None:
@@ -248,22 +248,32 @@ def _encode(
         last = np.maximum.reduceat(times, starts)
         time = Varints(times - np.repeat(first, counts))
     value = Varints(sorted_(rows.value.size))
-    length = 1 + time.size + offset.size + value.size + np.maximum(value.numbers, 0)
+    length = np.maximum(value.numbers, 0)
+    length += offset.size
+    length += value.size + time.size + 1
     length += 1 if headers is None else sorted_(headers.size)
-    end = _NO_HEADERS if headers is None else pieces(headers).of(order)
     values = pieces(rows.value).of(order)
     if rows.key is None:
-        before = varints(Varints(length + 1), _ZERO, time, offset, _NO_KEY, value, rows=len(rows))
-        strands = [before, values, end]
+        before = [Varints(length + 1), _ZERO, time, offset, _NO_KEY, value]
+        strands = [values]
     else:
         key = Varints(sorted_(rows.key.size))
-        length += key.size + np.maximum(key.numbers, 0)
-        before = varints(Varints(length), _ZERO, time, offset, key, rows=len(rows))
-        between = varints(value, rows=len(rows))
-        strands = [before, pieces(rows.key).of(order), between, values, end]
-    woven, places = weave(strands, len(rows))
+        length += key.size
+        length += np.maximum(key.numbers, 0)
+        before = [Varints(length), _ZERO, time, offset, key]
+        strands = [pieces(rows.key).of(order), varints(value, rows=len(rows)), values]
+    tail, lead = NOTHING, 0
+    if headers is not None:
+        strands.append(pieces(headers).of(order))
+    elif are_short(_ZERO, *before):
+        # No headers are a byte, and a piece of its own takes as long as any: the next row begins with it instead.
+        before, tail, lead = [_ZERO, *before], _NO_HEADERS, 1
+    else:
+        strands.append(_NO_HEADERS)
+    strands.insert(0, varints(*before, rows=len(rows)))
+    woven, places = weave(strands, len(rows), tail)
     body = memoryview(woven).cast("B")
-    edges = places[len(strands) * edges]
+    edges = places[len(strands) * edges] + lead
     for number, count in enumerate(counts.tolist()):
         yield EncodedRecords(
             partition=int(partition[number]),

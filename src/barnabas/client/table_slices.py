@@ -35,7 +35,7 @@ class Pieces:
         self.data: pa.Buffer = pa.py_buffer(b"") if data is None else data
         places = np.frombuffer(self.offsets, np.int32).astype(np.int64)
         self.at: Ints = places[:-1]
-        self.size: Ints = np.diff(places)
+        self.size: Ints = places[1:] - places[:-1]
         self.bytes = int(places[-1] - places[0])
         if array.null_count:
             self.size[array.is_null().to_numpy(zero_copy_only=False)] = -1
@@ -129,7 +129,7 @@ def _longest(array: pa.Array) -> int:
         return int(views[::4].max(initial=0))
     if pa.types.is_binary(kind) or pa.types.is_string(kind):
         places = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, 4 * array.offset)
-        return int(np.diff(places).max())
+        return int((places[1:] - places[:-1]).max())
     return pc.max(pc.binary_length(array)).as_py() or 0
 
 

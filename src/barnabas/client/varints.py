@@ -5,7 +5,7 @@ Always holds: nothing is read outside the buffer; a number that is not one is `R
 
 from collections.abc import Sequence
 from functools import cache
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from barnabas.errors import Code, Refused
 Bytes: TypeAlias = NDArray[np.uint8]
 Ints: TypeAlias = NDArray[np.int64]
 Words: TypeAlias = NDArray[np.uint64]
+_Number = TypeVar("_Number", np.int64, np.uint64)
 
 LONGEST = 10
 """Bytes of a number of 64 bits."""
@@ -78,23 +79,46 @@ class Varints:
         least = int(np.minimum.reduce(numbers, axis=None, initial=_READY))
         most = int(np.maximum.reduce(numbers, axis=None, initial=0))
         self._are_ready = least >= 0 and most < _READY
+        self._only = most if self._are_ready and least == most else None
         self.are_zero = least == most == 0
         self.size: Ints = _ready_sizes(numbers, least, most) if self._are_ready else _sizes(_zigzag(numbers))
         """How many bytes each takes; without a dimension where all take as many."""
         self.longest = int(self.size.max(initial=1))
 
     def words(self) -> Words:
-        """Each as a word, its first byte lowest. They must fit."""
-        return _ready()[0][self.numbers] if self._are_ready else _packed(_zigzag(self.numbers), self.longest)
+        """Each as a word, its first byte lowest, or the one that all have. They must fit."""
+        if not self._are_ready:
+            return _packed(_zigzag(self.numbers), self.longest)
+        words = _ready()[1]
+        return words[self.numbers] if self._only is None else words[self._only : self._only + 1]
 
 
-def pack_varints(fields: Sequence[Varints], most: int) -> tuple[Words, Words, Ints] | None:
-    """Row by row the varints of all fields, one behind the other: two words, their first byte lowest, and the size.
+class Offsets(Varints):
+    """The varints of 0, 1, 2... again and again, each time so many, of which there are some thousands at most."""
 
-    None if they might take more than `most` bytes, of which there are 16 in two words.
-    """
-    if sum(field.longest for field in fields) > most or any(field.longest > _WORD for field in fields):
-        return None
+    def __init__(self, counts: Sequence[int]) -> None:
+        self._counts = counts
+        numbers, _, sizes = _ready()
+        self.numbers = self._as_far(numbers)
+        self.size = self._as_far(sizes)
+        self.longest = int(sizes[max(counts) - 1])
+        self.are_zero = max(counts) == 1
+
+    def words(self) -> Words:
+        return self._as_far(_ready()[1])
+
+    def _as_far(self, ready: NDArray[_Number]) -> NDArray[_Number]:
+        first, *others = (ready[:count] for count in self._counts)
+        return np.concatenate([first, *others]) if others else first
+
+
+def fit(fields: Sequence[Varints], most: int) -> bool:
+    """Whether all fields of a row never take more than `most` bytes, of which there are 16 in two words."""
+    return sum(field.longest for field in fields) <= most and all(field.longest <= _WORD for field in fields)
+
+
+def pack_varints(fields: Sequence[Varints]) -> tuple[Words, Words, Ints]:
+    """Row by row the varints of all fields, one behind the other: two words, their first byte lowest, and the size."""
     low = high = np.zeros(1, np.uint64)
     size: Ints = np.zeros(1, np.int64)
     longest = 0
@@ -129,20 +153,26 @@ def varint_sizes(numbers: Ints) -> Ints:
     return Varints(numbers).size
 
 
+def varint_size(number: int) -> int:
+    """How many bytes a number takes that is not negative."""
+    return -(-(number.bit_length() + 1) // 7)
+
+
 def _zigzag(numbers: Ints) -> Words:
     return ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
 
 
 @cache
-def _ready() -> tuple[Words, Ints]:
-    """The varints of 0, 1, 2..., and their sizes."""
-    zigzags = _zigzag(np.arange(_READY))
+def _ready() -> tuple[Ints, Words, Ints]:
+    """0, 1, 2..., their varints, and the sizes of those."""
+    numbers = np.arange(_READY)
+    zigzags = _zigzag(numbers)
     sizes = _sizes(zigzags)
-    return _packed(zigzags, int(sizes.max())), sizes
+    return numbers, _packed(zigzags, int(sizes.max())), sizes
 
 
 def _ready_sizes(numbers: Ints, least: int, most: int) -> Ints:
-    sizes = _ready()[1]
+    sizes = _ready()[2]
     return sizes[most] if sizes[least] == sizes[most] else sizes[numbers]
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from barnabas.client.table_slices import Pieces
-from barnabas.client.varints import Ints, Varints, Words, pack_varints, write_varints
+from barnabas.client.varints import Ints, Varints, Words, fit, pack_varints, write_varints
 
 _INLINE = 12
 _HALF = np.uint64(32)
@@ -41,27 +41,41 @@ def same(piece: bytes) -> Strand:
     return Strand(*np.frombuffer(view, "<u8").reshape(2, 1))
 
 
+NOTHING = same(b"")
+
+
 def pieces(of: Pieces) -> Strand:
     """The pieces of an array; null has no bytes."""
+    if of.size.min(initial=_INLINE + 1) > _INLINE:
+        # None lies in its view, so they can be written down: 1 ns each instead of 8. Arrow does not look at what else
+        # a view has, the first four bytes, when it copies what the view stands for.
+        return Strand(of.size.view(np.uint64), of.at.view(np.uint64) << _HALF, of.data)
     strand = _strand(of.offsets, of.data)
     if of.array.null_count:
         return strand._replace(first=np.where(of.size < 0, np.uint64(0), strand.first))
     return strand
 
 
+def are_short(*fields: Varints) -> bool:
+    """Whether the varints of every row fit into their view: others take ten times as long to be written."""
+    return fit(fields, _INLINE)
+
+
 def varints(*fields: Varints, rows: int) -> Strand:
     """The varints of each row, one behind the other."""
-    packed = pack_varints(fields, _INLINE)
-    if packed is None:
+    if not are_short(*fields):
         data, edges = write_varints(fields, rows)
         return _strand(pa.py_buffer(edges.astype(np.int32)), pa.py_buffer(data))
-    low, high, size = packed
+    low, high, size = pack_varints(fields)
     return Strand(size.view(np.uint64) | low << _HALF, low >> _HALF | high << _HALF)
 
 
-def weave(strands: Sequence[Strand], rows: int) -> tuple[pa.Buffer, Ints]:
-    """One buffer, where each of its pieces begins, and the last one ends."""
-    views = _views(2 * rows * len(strands)).reshape(rows, len(strands), 2)
+def weave(strands: Sequence[Strand], rows: int, last: Strand = NOTHING) -> tuple[pa.Buffer, Ints]:
+    """One buffer, where each of its pieces begins, and the last one ends: one that comes behind all rows."""
+    count = rows * len(strands) + 1
+    room = _views(2 * count)
+    room[-2:] = last.first[0], last.second[0]
+    views = room[:-2].reshape(rows, len(strands), 2)
     parts = views.view("<i4")
     data: list[pa.Buffer] = []
     for number, (first, second, lying) in enumerate(strands):
@@ -72,11 +86,9 @@ def weave(strands: Sequence[Strand], rows: int) -> tuple[pa.Buffer, Ints]:
                 is_elsewhere = parts[:, number, 0] > _INLINE
                 parts[is_elsewhere, number, 2] = len(data)
             data.append(lying)
-    laid_out = pa.Array.from_buffers(
-        pa.binary_view(), rows * len(strands), [None, pa.py_buffer(views), *data]
-    )
+    laid_out = pa.Array.from_buffers(pa.binary_view(), count, [None, pa.py_buffer(room), *data])
     _, offsets, woven = laid_out.cast(pa.binary()).buffers()
-    return woven, np.frombuffer(offsets, np.int32, rows * len(strands) + 1)
+    return woven, np.frombuffer(offsets, np.int32, count + 1)
 
 
 def _views(words: int) -> Words:
