@@ -57,7 +57,7 @@ def pieces(of: Pieces) -> Strand:
 
 
 def are_short(*fields: Varints) -> bool:
-    """Whether the varints of every row fit into their view: others take ten times as long to be written."""
+    """Whether the varints of every row fit into their view: others are written byte by byte, 5 ns each."""
     return fit(fields, _INLINE)
 
 
