@@ -19,10 +19,11 @@ import pyarrow.compute as pc
 
 from barnabas.client.key_hashes import murmur2_of
 from barnabas.client.table_slices import Pieces, Slice, columns_of, longest, slices_of
-from barnabas.client.varints import Ints, Offsets, Varints, varint_size, varint_sizes
+from barnabas.client.varints import Ints, Offsets, Varints, varint_sizes
 from barnabas.client.weaving import NOTHING, are_short, pieces, same, varints, weave
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.types import Buffer
+from barnabas.wire.records import varint
 
 _SLICE = 4 * 1024 * 1024
 _MOST_SLICE = 4 * _SLICE
@@ -168,7 +169,7 @@ def _sizes(rows: Slice, headers: Pieces | None) -> Ints:
 
 def _longest(numbers: Ints) -> int:
     """How many bytes the varint of the greatest takes."""
-    return varint_size(int(numbers.max(initial=0)))
+    return len(varint(int(numbers.max(initial=0))))
 
 
 def _taken(size: Ints) -> Ints:

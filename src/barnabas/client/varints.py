@@ -94,15 +94,17 @@ class Varints:
 
 
 class Offsets(Varints):
-    """The varints of 0, 1, 2... again and again, each time so many, of which there are some thousands at most."""
+    """The varints of 0, 1, 2... again and again, each time so many; never more than are at hand."""
 
     def __init__(self, counts: Sequence[int]) -> None:
+        most = max(counts)
+        assert most <= _READY
         self._counts = counts
         numbers, _, sizes = _ready()
         self.numbers = self._as_far(numbers)
         self.size = self._as_far(sizes)
-        self.longest = int(sizes[max(counts) - 1])
-        self.are_zero = max(counts) == 1
+        self.longest = int(sizes[most - 1])
+        self.are_zero = most == 1
 
     def words(self) -> Words:
         return self._as_far(_ready()[1])
@@ -151,11 +153,6 @@ def write_varints(fields: Sequence[Varints], rows: int) -> tuple[Bytes, Ints]:
 def varint_sizes(numbers: Ints) -> Ints:
     """How many bytes each number takes; without a dimension where all take as many."""
     return Varints(numbers).size
-
-
-def varint_size(number: int) -> int:
-    """How many bytes a number takes that is not negative."""
-    return -(-(number.bit_length() + 1) // 7)
 
 
 def _zigzag(numbers: Ints) -> Words:
