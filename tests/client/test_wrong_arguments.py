@@ -1,7 +1,9 @@
 """A wrong argument is told of at once, and costs nobody else anything."""
 
+import copy
 import math
 import os
+import pickle
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -11,7 +13,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from barnabas import Admin, Consumer, Producer, Resource, TopicPartition
+from barnabas import (
+    Admin,
+    AsyncConsumer,
+    AsyncProducer,
+    Consumer,
+    NewTopic,
+    Producer,
+    Resource,
+    TopicPartition,
+)
 from barnabas.client.batches import section_of
 from barnabas.errors import BarnabasError
 from barnabas.testing import Broker
@@ -349,3 +360,48 @@ def test_no_number_is_no_time_to_wait(bootstrap: str) -> None:
         with pytest.raises(BarnabasError, match="not nan"):
             sent.result(float("nan"))
         assert sent.result(30).topic == "one"
+
+
+@pytest.mark.parametrize(
+    ("wish", "words"),
+    [
+        ({"partitions": "4"}, "partitions cannot be '4': it must be a whole number"),
+        ({"partitions": 2.5}, "a whole number"),
+        ({"partitions": 1 << 40}, "32 bits"),
+        ({"partitions": -2}, "-1 or more"),
+        ({"replication_factor": 1 << 16}, "replication_factor cannot be 65536"),
+        ({"configs": {"retention.ms": 5}}, "each value text"),
+        ({"configs": "retention.ms=5"}, "a mapping"),
+        ({"assignment": {0: 1}}, "each value a list"),
+        ({"partition": 4}, "partitions"),
+    ],
+)
+def test_a_wish_for_a_topic_is_looked_at_where_it_is_made(wish: Any, words: str) -> None:
+    with pytest.raises(BarnabasError, match=re.escape(words)):
+        NewTopic("two", **wish)
+
+
+def test_a_topic_that_is_wished_for_twice_is_not_made_as_the_last_wish_says(bootstrap: str) -> None:
+    with Admin(bootstrap) as admin:
+        with pytest.raises(BarnabasError, match="'two' is wished for twice"):
+            admin.create_topics([NewTopic("two", 1), NewTopic("two", 2)])
+        assert "two" not in admin.list_topics()
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
+@pytest.mark.parametrize("kind", [Producer, Consumer, Admin])
+def test_what_has_connections_cannot_be_copied_or_sent_to_another_process(
+    bootstrap: str, kind: Any, duplicate: Callable[[Any], Any]
+) -> None:
+    """Above all by Spark, which pickles whatever a function of its user mentions."""
+    with (
+        kind(bootstrap_servers=bootstrap) as one,
+        pytest.raises(BarnabasError, match=f"A {kind.__name__} cannot be copied or pickled"),
+    ):
+        duplicate(one)
+
+
+@pytest.mark.parametrize("kind", [AsyncProducer, AsyncConsumer])
+def test_nor_can_its_like_for_asyncio(kind: Any) -> None:
+    with pytest.raises(BarnabasError, match=f"A {kind.__name__} cannot be copied or pickled"):
+        pickle.dumps(kind("localhost:1"))

@@ -20,13 +20,13 @@ from barnabas.client.metadata import Topic
 from barnabas.client.offset_resets import MovedOffset, Target
 from barnabas.client.offsets import OffsetAt
 from barnabas.client.routing import Cluster
-from barnabas.client.settings import Long, PositiveInt, checked
+from barnabas.client.settings import Long, PositiveInt, Unique, checked
 from barnabas.client.topics import CreatedTopic, NewTopic
 from barnabas.types import Offset, TopicPartition
 
 
 @checked
-class Admin:
+class Admin(Unique):
     """A connection to a cluster for looking after it. Not for several threads at once."""
 
     def __init__(

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from barnabas.client.consumer import Consumer, ConsumerRecord
 from barnabas.client.offsets import OffsetAt
-from barnabas.client.settings import sound
+from barnabas.client.settings import Unique, sound
 from barnabas.errors import BarnabasError
 from barnabas.types import Offset, TopicPartition
 
@@ -32,7 +32,7 @@ _PATIENCE_S = 1.0
 """For the goodbye of a consumer that nobody wanted in the end."""
 
 
-class AsyncConsumer:
+class AsyncConsumer(Unique):
     """Reads records, in one task. The settings are those of `Consumer`."""
 
     def __init__(self, *topics: str, **settings: Any) -> None:

@@ -13,11 +13,12 @@ from barnabas.client.batches import Sent
 from barnabas.client.producer import Producer
 from barnabas.client.sent_table import SentTable
 from barnabas.client.serializers import GivenHeaders
+from barnabas.client.settings import Unique
 from barnabas.errors import BarnabasError
 from barnabas.types import TopicPartition
 
 
-class AsyncProducer:
+class AsyncProducer(Unique):
     """Takes the settings of Producer; starts with `async with`, or `await start()`."""
 
     def __init__(self, bootstrap_servers: Any = "localhost:9092", **settings: Any) -> None:

@@ -32,7 +32,7 @@ from barnabas.client.network import Network
 from barnabas.client.offsets import EARLIEST, LATEST, OffsetAt
 from barnabas.client.participation import Committed, Participation
 from barnabas.client.questions import Questions
-from barnabas.client.settings import Float, Int, Long, PositiveInt, PositiveLong, checked, hot, sound
+from barnabas.client.settings import Float, Int, Long, PositiveInt, PositiveLong, Unique, checked, hot, sound
 from barnabas.client.subscription import RebalanceListener, Subscription
 from barnabas.client.turn import Turn
 from barnabas.errors import BarnabasError
@@ -56,7 +56,7 @@ class Woken(BarnabasError):
 
 
 @checked
-class Consumer:
+class Consumer(Unique):
     """Reads records. Not for several threads at once, but for `wakeup`."""
 
     def __init__(

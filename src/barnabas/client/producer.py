@@ -42,6 +42,7 @@ from barnabas.client.settings import (
     Long,
     PositiveInt,
     PositiveLong,
+    Unique,
     can_be_written,
     checked,
     no_topic,
@@ -56,7 +57,7 @@ _ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 _AT_EXIT_S = 5.0
 
 
-class Producer(Intake):
+class Producer(Intake, Unique):
     """Sends records to topics. For any number of threads."""
 
     @checked

@@ -11,7 +11,7 @@ from math import inf
 from numbers import Integral, Real
 from reprlib import Repr
 from types import FunctionType, NoneType, UnionType
-from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, NamedTuple, NoReturn, TypeAlias, TypeVar, Union, get_args, get_origin
 
 from barnabas.errors import BarnabasError
 from barnabas.setting import INT_MAX, LONG_MAX
@@ -52,6 +52,19 @@ def hot(method: T) -> T:
     """A method that `checked` leaves alone."""
     _hot.add(method)
     return method
+
+
+class Unique:
+    """Whose objects have connections and threads of their own: none can be copied, or be sent to another process."""
+
+    __slots__ = ()
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        name = type(self).__name__
+        raise BarnabasError(
+            f"A {name} cannot be copied or pickled: it has connections of its own. Make one where it is needed, "
+            f"inside the function that Spark or another process calls."
+        )
 
 
 def sound(where: str, declared: Any, value: Any) -> Any:

@@ -5,12 +5,15 @@ Always holds: what the first try of a request has done is not asked for again by
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Annotated
 from uuid import UUID
 
 from barnabas.client.failures import raise_first, refusal
 from barnabas.client.metadata import Topic
 from barnabas.client.routing import Cluster
-from barnabas.errors import Refused
+from barnabas.client.settings import checked
+from barnabas.errors import BarnabasError, Refused
+from barnabas.setting import INT_MAX
 from barnabas.wire.messages.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -25,14 +28,17 @@ from barnabas.wire.messages.topics import (
     DeleteTopicState,
 )
 
+_SHORT_MAX = 2**15 - 1
 
+
+@checked
 @dataclass(frozen=True, slots=True)
 class NewTopic:
     """A topic to be made; -1 leaves a number to the broker, an assignment (partition: brokers) gives both."""
 
     name: str
-    partitions: int = -1
-    replication_factor: int = -1
+    partitions: Annotated[int, -1, INT_MAX] = -1
+    replication_factor: Annotated[int, -1, _SHORT_MAX] = -1
     configs: Mapping[str, str] = field(default_factory=dict)
     assignment: Mapping[int, Sequence[int]] = field(default_factory=dict)
 
@@ -51,7 +57,11 @@ def create_topics(
     cluster: Cluster, wishes: Iterable[NewTopic], *, validate_only: bool, timeout: float
 ) -> list[CreatedTopic]:
     """Make topics, in the order of the wishes. Raises for the first that is refused, after all were tried."""
-    wanted = {wish.name: _creatable(wish) for wish in wishes}
+    wanted: dict[str, CreatableTopic] = {}
+    for wish in wishes:
+        if wish.name in wanted:
+            raise BarnabasError(f"create_topics: topic {wish.name!r} is wished for twice.")
+        wanted[wish.name] = _creatable(wish)
     made: dict[str, CreatedTopic] = {}
 
     def ask() -> list[CreatedTopic]:
