@@ -9,10 +9,11 @@ import pytest
 
 from barnabas.config import TopicConfig
 from barnabas.disk import RealDisk, read_whole
+from barnabas.errors import Refused
 from barnabas.log.log import Log
 from barnabas.log.segment import name_of
 from barnabas.testing.disk import SimulatedDisk
-from barnabas.types import LeaderEpoch, Offset
+from barnabas.types import LeaderEpoch, Millis, Offset
 from barnabas.wire.batch import Record, encode_batch
 from tests.log.batches import (
     NOW,
@@ -285,3 +286,77 @@ def test_a_corrupt_batch_larger_than_a_read_is_found() -> None:
     _overwrite(disk, name_of(0, ".log"), 2_500_000, b"\xff")
     log = Log.open(disk, FOLDER, config, now=NOW)
     assert log.end == 1
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("harm", ["record", "length"])
+def test_what_is_damaged_below_the_recovery_point_takes_nothing_with_it(
+    clean: bool, harm: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its index was to be made again, and the first bad sum was once taken for the end of the log."""
+    disk = SimulatedDisk()
+    log = _filled(disk)
+    before = stored_batches(log)
+    bases = [segment.base for segment in log.segments]
+    second = log.segments[1]
+    _, (position, header) = list(second.headers())[:2]
+    place = position + (70 if harm == "record" else 8)
+    _overwrite(disk, name_of(second.base, ".log"), place, b"\xff")
+    disk.remove(f"{FOLDER}/{name_of(second.base, '.index')}")
+    log = _open(disk, clean=clean, point=60)
+    assert [segment.base for segment in log.segments] == bases
+    assert (log.start, log.end) == (0, 60)
+    third = log.segments[2]
+    piece = log.read(third.base, 10_000, log.end)
+    assert piece is not None
+    assert piece.read().startswith(before[third.base])
+    assert ("cannot be read" in caplog.text) == (harm == "length")
+    assert log.read(Offset(0), 1, log.end) is not None
+    if harm == "length":
+        with pytest.raises(Refused, match="holds no record batch"):
+            log.read(Offset(header.base_offset + 1), 1, log.end)
+    assert append(log, b"on") == 60
+
+
+@pytest.mark.parametrize("ending", [".index", ".timeindex"])
+def test_an_index_that_was_emptied_is_made_again(ending: str) -> None:
+    disk = SimulatedDisk()
+    config = TopicConfig(segment_bytes=20_000, index_interval_bytes=500)
+    log = Log.open(disk, FOLDER, config, now=NOW)
+    for number in range(600):
+        log.append(batch(b"x" * 40, timestamp=NOW + number), epoch=LeaderEpoch(0), now=NOW)
+    log.close()
+    assert len(log.segments) > 2
+    whole = {}
+    for segment in log.segments[:-1]:
+        path = f"{FOLDER}/{name_of(segment.base, ending)}"
+        whole[path] = read_whole(disk, path)
+        assert whole[path]
+        disk.open(path).truncate(0)
+    log = Log.open(disk, FOLDER, config, now=NOW, clean=True)
+    assert log.find_timestamp(Millis(NOW + 10), log.end) == (NOW + 10, 10)
+    assert {path: read_whole(disk, path) for path in whole} == whole
+
+
+def test_a_last_segment_that_lost_its_end_after_a_clean_stop_is_cut() -> None:
+    disk = SimulatedDisk()
+    log = _filled(disk)
+    before = stored_batches(log)
+    last = log.segments[-1]
+    disk.open(last.path).truncate(last.size - 30)
+    log = _open(disk, clean=True)
+    assert stored_batches(log) == before[:59]
+    assert append(log, b"on") == 59
+    _check(_open(disk))
+
+
+def test_a_batch_whose_offset_no_segment_could_hold_is_not_believed() -> None:
+    disk = SimulatedDisk()
+    log = _filled(disk)
+    before = stored_batches(log)
+    last = log.segments[-1]
+    *_, (position, _) = last.headers()
+    _overwrite(disk, name_of(last.base, ".log"), position, b"\x00\x00\x01")
+    log = _open(disk)
+    assert stored_batches(log) == before[:59]
+    assert append(log, b"on") == 59

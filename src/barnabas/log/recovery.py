@@ -2,7 +2,8 @@
 
 `Log.open` calls it. After a crash the segments that reach above the recovery point are read batch by batch:
 the first that is not whole, fails its checksum or does not follow from the one before ends the log, and all
-that is behind it goes. Memory stays bounded however large a batch claims to be.
+that is behind it goes. What lies below the recovery point is never cut, whatever has become of it: it was on the disk,
+and so is what follows. Memory stays bounded however large a batch claims to be.
 """
 
 import logging
@@ -18,7 +19,16 @@ from barnabas.log.checkpoint import CorruptCheckpoint
 from barnabas.log.epochs import LeaderEpochs
 from barnabas.log.flush import EPOCHS
 from barnabas.log.index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
-from barnabas.log.segment import CLEANED, DELETED, INDEX, LOG, SWAP, TIME_INDEX, Segment
+from barnabas.log.segment import (
+    CLEANED,
+    DELETED,
+    INDEX,
+    LARGEST_RELATIVE_OFFSET,
+    LOG,
+    SWAP,
+    TIME_INDEX,
+    Segment,
+)
 from barnabas.types import LeaderEpoch, Millis, Offset
 from barnabas.wire.batch import ATTRIBUTES_AT, HEADER, HEADER_SIZE, MAGIC, BatchHeader
 
@@ -76,8 +86,11 @@ def _finish_swap(disk: Disk, directory: str, swaps: list[Offset], names: list[st
         segment.rename("")
 
 
-def whole_batches(file: File, base: int) -> Iterator[tuple[int, BatchHeader]]:
-    """The batches of a file up to the first that cannot be believed. 1 MiB at a time is held in memory."""
+def whole_batches(file: File, base: int, *, sums: bool = True) -> Iterator[tuple[int, BatchHeader]]:
+    """The batches of a file up to the first that cannot be believed; without `sums`, by its header alone.
+
+    1 MiB at a time is held in memory.
+    """
     position, end, expected, epoch = 0, file.size, base, -1
     while position + HEADER_SIZE <= end:
         chunk = memoryview(file.pread(_CHUNK, position))
@@ -91,15 +104,16 @@ def whole_batches(file: File, base: int) -> Iterator[tuple[int, BatchHeader]]:
                 or header.magic != MAGIC
                 or header.base_offset < expected
                 or header.last_offset_delta < 0
+                or header.last_offset - base > LARGEST_RELATIVE_OFFSET
                 or 0 <= header.leader_epoch < epoch
             ):
                 return
             if at + size <= len(chunk):
-                if crc32c(chunk[at + ATTRIBUTES_AT : at + size]) != header.crc:
+                if sums and crc32c(chunk[at + ATTRIBUTES_AT : at + size]) != header.crc:
                     return
             elif at:
                 break
-            elif _crc_in_parts(file, position, size) != header.crc:
+            elif sums and _crc_in_parts(file, position, size) != header.crc:
                 return
             yield position + at, header
             expected, epoch = header.next_offset, max(epoch, header.leader_epoch)
@@ -118,20 +132,46 @@ def _crc_in_parts(file: File, position: int, size: int) -> int:
     return crc or 0
 
 
-def rebuild(segment: Segment, interval: int, epochs: LeaderEpochs) -> None:
-    """Read a segment through: make its indexes again, cut what is torn."""
+def reindex(segment: Segment, interval: int, until: Offset) -> None:
+    """Make the indexes of a sealed segment again, which ends at `until` and lasts: all of its bytes stay."""
+    _logger.info("%s: the indexes of segment %d are made again", segment.partition, segment.base)
+    for _ in _note_all(segment, interval, sums=False):
+        pass
+    if segment.size < segment.file.size:
+        _logger.error(
+            "%s: segment %d is damaged at byte %d: its records from offset %d to %d cannot be read",
+            segment.partition,
+            segment.base,
+            segment.size,
+            segment.end,
+            until - 1,
+        )
+    segment.size, segment.end = segment.file.size, until
+    segment.seal()
+    for file in segment.files():
+        file.sync()  # nobody will do so later
+
+
+def _note_all(segment: Segment, interval: int, *, sums: bool) -> Iterator[BatchHeader]:
+    """Begin again with the batches that can be believed."""
     segment.forget()
     segment.offsets.clear()
     segment.times.clear()
-    for _, header in whole_batches(segment.file, segment.base):
+    for _, header in whole_batches(segment.file, segment.base, sums=sums):
         segment.note(header.size, header.last_offset, Millis(header.max_timestamp), interval)
+        yield header
+
+
+def rebuild(segment: Segment, interval: int, epochs: LeaderEpochs) -> None:
+    """Read a segment through that is in doubt: make its indexes again, cut what is torn."""
+    for header in _note_all(segment, interval, sums=True):
         if header.leader_epoch > epochs.latest:
             epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
     torn = segment.file.size - segment.size
     if torn:
         _logger.warning(
             "%s: cut %d torn or corrupt bytes at byte %d of segment %d; the log goes on at offset %d",
-            os.path.basename(os.path.dirname(segment.path)),
+            segment.partition,
             torn,
             segment.size,
             segment.base,
@@ -192,23 +232,20 @@ def recover_segments(
         segment = Segment(disk, directory, base, now)
         segment.size = segment.file.size
         segments.append(segment)
-        unsure = doubtful is not None and base >= doubtful
-        if unsure or not load_indexes(segment, until) or not _believe(segment, until):
-            if not unsure and segment.size:
-                _logger.info(
-                    "%s: the indexes of segment %d are made again", os.path.basename(directory), base
-                )
-            rebuild(segment, interval, epochs)
-            if until is not None:
-                segment.seal()
-                if not unsure:
-                    _make_last(segment)
+        lasts = doubtful is None or base < doubtful
+        if not (lasts and load_indexes(segment, until) and _believe(segment, until, interval)):
+            if lasts and until is not None:
+                reindex(segment, interval, until)
+            else:
+                rebuild(segment, interval, epochs)
+                if until is not None:
+                    segment.seal()
         if until is not None:
             segment.release()
     return segments
 
 
-def _believe(segment: Segment, until: Offset | None) -> bool:
+def _believe(segment: Segment, until: Offset | None, interval: int) -> bool:
     """Take a segment's word for what it holds, as far as that makes sense; False where it does not.
 
     Of a sealed one only the first header and the last entry of time are read, of the last one its end, too.
@@ -219,22 +256,20 @@ def _believe(segment: Segment, until: Offset | None) -> bool:
             timed = segment.times.last
             return timed is None or segment.base + timed[1] < segment.end
         segment.read_first_timestamp()
+        if not segment.offsets.last and segment.has_batch_behind(interval):
+            return False
     except Refused:
         return False
     segment.end = until
     timed = segment.times.last
+    if not timed and segment.first_timestamp >= 0:
+        return False
     if timed:
         segment.max_timestamp, segment.max_timestamp_offset = (
             Millis(timed[0]),
             Offset(segment.base + timed[1]),
         )
     return True
-
-
-def _make_last(segment: Segment) -> None:
-    """Below the recovery point nobody will sync the indexes later."""
-    for file in segment.files():
-        file.sync()
 
 
 def _drop(disk: Disk, directory: str, bases: list[Offset], end: Offset) -> None:

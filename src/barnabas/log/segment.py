@@ -97,6 +97,11 @@ class Segment:
     def path(self) -> str:
         return self._path(LOG)
 
+    @property
+    def partition(self) -> str:
+        """Whose it is, for people."""
+        return os.path.basename(self._directory)
+
     def _path(self, ending: str) -> str:
         return f"{self._directory}/{name_of(self.base, ending)}{self._suffix}"
 
@@ -240,12 +245,15 @@ class Segment:
         if timed:
             self._timed = timed[0]
             self.max_timestamp, self.max_timestamp_offset = Millis(timed[0]), Offset(self.base + timed[1])
-        position = indexed[1] if indexed else 0
-        for _, header in self.headers(position):
+        position = reached = indexed[1] if indexed else 0
+        for at, header in self.headers(position):
             self.end = header.next_offset
+            reached = at + header.size
             if header.max_timestamp > self.max_timestamp:
                 self.max_timestamp = Millis(header.max_timestamp)
                 self.max_timestamp_offset = header.last_offset
+        if reached != self.size:
+            raise self._broken(reached)
         self._unindexed = self.size - position
         self.index_bytes = max(len(self.offsets) * OFFSET_ENTRY.size, (len(self.times) + 1) * TIME_ENTRY.size)
         self.read_first_timestamp()
@@ -256,6 +264,10 @@ class Segment:
         for _, header in self.headers(block_size=HEADER_SIZE):
             self.first_timestamp = Millis(header.max_timestamp)
             break
+
+    def has_batch_behind(self, interval: int) -> bool:
+        """Whether a batch begins so far from the first that the index must have an entry."""
+        return any(position > interval for position, _ in self.headers())
 
     def rename(self, suffix: str) -> None:
         """Give all files another suffix: the log's own last, because it alone makes a segment."""
@@ -280,7 +292,7 @@ class Segment:
         self.release()
 
     def _broken(self, position: int) -> Refused:
-        name = os.path.basename(self._directory)
         return Refused(
-            Code.KAFKA_STORAGE_ERROR, f"{name}: segment {self.base} holds no record batch at byte {position}"
+            Code.KAFKA_STORAGE_ERROR,
+            f"{self.partition}: segment {self.base} holds no record batch at byte {position}",
         )
