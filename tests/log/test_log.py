@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from random import Random
+from struct import pack_into
 
 import pytest
 from hypothesis import given, settings
@@ -11,9 +12,19 @@ from barnabas.config import TopicConfig
 from barnabas.disk import RealDisk
 from barnabas.errors import Code, Refused
 from barnabas.log.log import Log
+from barnabas.log.records import record_section
 from barnabas.testing.disk import SimulatedDisk
 from barnabas.types import LeaderEpoch, Millis, Offset
-from barnabas.wire.batch import Record, decode_batch, encode_batch, headers, read_header
+from barnabas.wire.batch import (
+    MAX_TIMESTAMP_AT,
+    BatchHeader,
+    Record,
+    decode_batch,
+    encode_batch,
+    headers,
+    read_header,
+    seal,
+)
 from barnabas.wire.compression import Compression
 from tests.log.batches import (
     FOLDER,
@@ -403,3 +414,42 @@ def test_a_log_is_a_list_with_a_first_index(deeds: list[tuple[str, int, int]]) -
             assert newest == found.read()
     assert values_of(log) == [value for _, value in model[start - first :]]
     check_files(log)
+
+
+def test_batches_that_lie_about_their_times_are_not_all_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each may unpack to a hundred megabytes, while everybody waits."""
+    log = open_log()
+    for _ in range(40):
+        made = bytearray(encode_batch([Record(0, 1000, None, b"x", ())]))
+        pack_into(">q", made, MAX_TIMESTAMP_AT, NOW)
+        seal(made, 0, len(made))
+        log.append(memoryview(made), epoch=LeaderEpoch(0), now=NOW)
+    looked: list[int] = []
+
+    def section(batch: bytes, header: BatchHeader) -> bytes:
+        looked.append(header.base_offset)
+        return record_section(batch, header)
+
+    monkeypatch.setattr("barnabas.log.chain.record_section", section)
+    assert log.find_timestamp(Millis(2000), log.end) == (NOW, 0)
+    assert log.max_timestamp() == (NOW, 0)
+    log.advance_start(Offset(7))
+    assert log.max_timestamp() == (NOW, 7)
+    assert len(looked) == 3
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_largest_timestamp_is_found_wherever_the_log_starts(seed: int) -> None:
+    chance = Random(seed)
+    log = open_log()
+    stamps: list[int] = []
+    while len(stamps) < 60:
+        some = [chance.choice((-1, chance.randrange(1000))) for _ in range(chance.randrange(1, 5))]
+        records = [Record(i, each, None, b"x" * 30, ()) for i, each in enumerate(some)]
+        log.append(memoryview(bytearray(encode_batch(records))), epoch=LeaderEpoch(0), now=NOW)
+        stamps += some
+    for start in sorted(chance.sample(range(len(stamps)), 20)):
+        log.advance_start(Offset(start))
+        newest = max(stamps[start:])
+        expected = (newest, stamps.index(newest, start)) if newest >= 0 else None
+        assert log.max_timestamp() == expected

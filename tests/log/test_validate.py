@@ -15,7 +15,9 @@ from barnabas.log.validate import Validated, validate
 from barnabas.wire.batch import (
     ATTRIBUTES_AT,
     BASE_OFFSET_AT,
+    BASE_TIMESTAMP_AT,
     COUNT_AT,
+    HEADER_SIZE,
     LAST_OFFSET_DELTA_AT,
     LENGTH_AT,
     MAGIC_AT,
@@ -272,3 +274,88 @@ def test_a_bomb_costs_its_sender_an_error() -> None:
     assert refusal(memoryview(data), replace(PLAIN, compression_type="lz4")) is Code.MESSAGE_TOO_LARGE
     compacted = replace(PLAIN, cleanup_policy=frozenset({"compact"}))
     assert refusal(memoryview(data), compacted) is Code.MESSAGE_TOO_LARGE
+
+
+def with_body(body: bytes, count: int, codec: Compression = Compression.NONE) -> memoryview:
+    """A batch that says of these bytes that they are so many records."""
+    data = bytearray(encode_batch(records(1)))[:HEADER_SIZE] + body
+    pack_into(">i", data, LENGTH_AT, len(data) - 12)
+    pack_into(">h", data, ATTRIBUTES_AT, codec)
+    pack_into(">i", data, LAST_OFFSET_DELTA_AT, count - 1)
+    pack_into(">i", data, COUNT_AT, count)
+    seal(data, 0, len(data))
+    return memoryview(data)
+
+
+def body_of(count: int) -> bytes:
+    return encode_batch(records(count))[HEADER_SIZE:]
+
+
+@pytest.mark.parametrize(
+    ("body", "count"),
+    [
+        (body_of(3), 1),
+        (body_of(1), 5),
+        (body_of(1), 2**31 - 1),
+        (body_of(3), 1_000),
+        (b"", 1),
+        (b"\x80", 1),
+        (b"\xff" * 60, 1),
+        (b"\x01" * 60, 3),
+    ],
+)
+def test_a_batch_cannot_hold_more_records_than_it_has_bytes_for(body: bytes, count: int) -> None:
+    with pytest.raises(Refused, match="does not hold the") as caught:
+        validate(with_body(body, count), config=PLAIN, now=NOW)
+    assert caught.value.code is Code.INVALID_RECORD
+
+
+@pytest.mark.parametrize("size", [1, 57, 58, 120, 8_185, 8_186, 100_000])
+@pytest.mark.parametrize("count", [1, 2])
+def test_records_of_any_size_are_let_in(size: int, count: int) -> None:
+    made = encode_batch([Record(i, NOW, None, b"x" * size, ()) for i in range(count)])
+    assert validate(memoryview(bytearray(made)), config=PLAIN, now=NOW).header.count == count
+
+
+def test_the_smallest_records_are_let_in() -> None:
+    made = bytearray(encode_batch([Record(i, NOW, None, None, ()) for i in range(50)]))
+    assert len(made) == HEADER_SIZE + 50 * 7
+    assert validate(memoryview(made), config=PLAIN, now=NOW).header.count == 50
+
+
+@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4, Compression.ZSTD])
+def test_compressed_records_begin_as_their_codec_says(codec: Compression) -> None:
+    made = with_body(compress(codec, body_of(3)), 3, codec)
+    assert validate(made, config=PLAIN, now=NOW).header.count == 3
+    with pytest.raises(Refused, match=f"not {codec.name.lower()}") as caught:
+        validate(with_body(body_of(3), 3, codec), config=PLAIN, now=NOW)
+    assert caught.value.code is Code.CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize("place", [BASE_TIMESTAMP_AT, MAX_TIMESTAMP_AT])
+@pytest.mark.parametrize("timestamp", [-(2**63), -2])
+def test_times_before_all_time_are_refused(place: int, timestamp: int) -> None:
+    with pytest.raises(Refused) as caught:
+        validate(altered(place, ">q", timestamp), config=PLAIN, now=NOW)
+    assert caught.value.code is Code.INVALID_TIMESTAMP
+
+
+@pytest.mark.parametrize("codec", [Compression.LZ4, Compression.ZSTD, Compression.GZIP])
+def test_what_is_compressed_anew_has_all_the_records_it_counts(codec: Compression) -> None:
+    """Two frames in one body: the second was once lost, and the count stayed."""
+    second = encode_batch(records(2))[HEADER_SIZE:][len(body_of(1)) :]
+    made = with_body(compress(codec, body_of(1)) + compress(codec, second), 2, codec)
+    config = replace(PLAIN, compression_type="uncompressed")
+    if codec is Compression.LZ4:  # of which Java reads one frame only
+        with pytest.raises(Refused, match="does not hold the 2 records"):
+            validate(made, config=config, now=NOW)
+    else:
+        fresh = validate(made, config=config, now=NOW).batch
+        assert [record.value for record in decode_batch(fresh)] == [b"value 0", b"value 1"]
+
+
+def test_a_bomb_is_refused_before_it_has_unpacked() -> None:
+    bomb = with_body(compress(Compression.ZSTD, bytes(40 << 20)), 3, Compression.ZSTD)
+    with pytest.raises(Refused) as caught:
+        validate(bomb, config=replace(PLAIN, cleanup_policy=frozenset({"compact"})), now=NOW)
+    assert caught.value.code is Code.MESSAGE_TOO_LARGE

@@ -13,12 +13,13 @@ from fastcrc.crc32 import iscsi as crc32c
 
 from barnabas.config import TopicConfig
 from barnabas.errors import Code, Refused
-from barnabas.log.records import record_section, spans
+from barnabas.log.records import count_records, record_section, spans
 from barnabas.types import NO_TIMESTAMP, Millis
 from barnabas.wire.batch import (
     ATTRIBUTES_AT,
     CODEC_MASK,
     CONTROL,
+    DECODED_LIMIT,
     DELETE_HORIZON,
     HEADER,
     HEADER_SIZE,
@@ -33,13 +34,24 @@ from barnabas.wire.batch import (
     read_header,
     seal,
 )
+from barnabas.wire.codec import Malformed
 from barnabas.wire.compression import Compression, compress
+from barnabas.wire.decoding import varint_rest
 
 _new = tuple.__new__
 _NO_LIMIT = 2**63 - 1
 _LARGEST_CODEC = max(Compression)
 _ODD_ATTRIBUTES = CONTROL | DELETE_HORIZON | LOG_APPEND_TIME
 _SMALLEST_OLD_MESSAGE = 14
+_SMALLEST_RECORD = 7
+"""A byte each: length, attributes, both deltas, no key, no value, no headers."""
+_MOST_UNPACKED = 16
+_MAGIC: dict[int, bytes] = {
+    Compression.GZIP: b"\x1f\x8b",
+    Compression.LZ4: b"\x04\x22\x4d\x18",
+    Compression.ZSTD: b"\x28\xb5\x2f\xfd",
+}
+"""What compressed records begin with; snappy has two framings, one of which begins with anything."""
 _INT32 = Struct(">i")
 _INT16 = Struct(">h")
 _INT64 = Struct(">q")
@@ -58,7 +70,7 @@ def validate(batches: memoryview, *, config: TopicConfig, now: Millis, internal:
     """Check one partition's records; raises Refused with Kafka's code. `batches` must be writable.
 
     `internal` is for what the broker itself writes: control batches are let in then, and its sums and keys are right.
-    A CreateTime batch of 100 B costs 1.4 us, of which the checksum is 0.2 us; 1 MiB costs 21 us.
+    A CreateTime batch of 100 B costs 1.6 us, of which the checksum is 0.2 us; 1 MiB costs 21 us.
     """
     length = len(batches)
     if length < HEADER_SIZE:
@@ -97,6 +109,8 @@ def validate(batches: memoryview, *, config: TopicConfig, now: Millis, internal:
     codec = attributes & CODEC_MASK
     if codec > _LARGEST_CODEC:
         raise Refused(Code.UNSUPPORTED_COMPRESSION_TYPE, f"there is no compression number {codec}")
+    if not internal:
+        _check_body(batches, codec, count, length)
     if producer_id >= 0:
         if (base_sequence < 0 and not internal) or producer_epoch < 0:
             raise Refused(
@@ -108,14 +122,14 @@ def validate(batches: memoryview, *, config: TopicConfig, now: Millis, internal:
     append_time = NO_TIMESTAMP
     if config.message_timestamp_type == "CreateTime":
         latest = now + config.message_timestamp_after_max_ms
-        if max_timestamp > latest or base_timestamp > latest:
-            raise _wrong_timestamp(max(max_timestamp, base_timestamp), config, now)
+        if not (NO_TIMESTAMP <= max_timestamp <= latest and NO_TIMESTAMP <= base_timestamp <= latest):
+            raise _wrong_timestamp(max_timestamp, base_timestamp, config, now)
         if config.message_timestamp_before_max_ms != _NO_LIMIT:
             _check_oldest(batches, header, config, now)
     else:
         append_time = now
     if not internal and "compact" in config.cleanup_policy:
-        _check_keys(batches, header)
+        _check_keys(batches, header, config)
     if config.compression_type != "producer" and not attributes & CONTROL:
         batches, header = _recompressed(batches, header, config)
         length = len(batches)
@@ -181,24 +195,63 @@ def _check_attributes(attributes: int, internal: bool) -> None:
         raise Refused(Code.INVALID_TIMESTAMP, "producers may not mark timestamps as LogAppendTime")
 
 
-def _wrong_timestamp(timestamp: int, config: TopicConfig, now: Millis) -> Refused:
-    return Refused(
-        Code.INVALID_TIMESTAMP,
-        f"timestamp {timestamp} is outside {now - config.message_timestamp_before_max_ms} to "
-        f"{now + config.message_timestamp_after_max_ms}",
-    )
+def _wrong_timestamp(newest: int, oldest: int, config: TopicConfig, now: Millis) -> Refused:
+    latest = now + config.message_timestamp_after_max_ms
+    earliest = max(now - config.message_timestamp_before_max_ms, 0)
+    wrong = newest if newest > latest or newest < NO_TIMESTAMP else oldest
+    return Refused(Code.INVALID_TIMESTAMP, f"timestamp {wrong} is outside {earliest} to {latest}")
+
+
+def _check_body(batch: memoryview, codec: int, count: int, length: int) -> None:
+    """Whether there can be so many records, as far as one look can tell: 0.2 us.
+
+    All of them are not looked at, which would take longer than all else that is done with a batch. So whoever takes the
+    trouble to lie about them can make a partition hard to read for those who read it, but not for others.
+    """
+    if codec:
+        magic = _MAGIC.get(codec)
+        if magic is not None and batch[HEADER_SIZE : HEADER_SIZE + len(magic)] != magic:
+            raise Refused(Code.CORRUPT_MESSAGE, f"the records are not {Compression(codec).name.lower()}")
+        return
+    if length < HEADER_SIZE + count * _SMALLEST_RECORD:
+        raise _wrong_count(count)
+    size = batch[HEADER_SIZE]
+    if size < 0x80:
+        end = HEADER_SIZE + 1 + (size >> 1)
+    elif batch[HEADER_SIZE + 1] < 0x80:
+        end = HEADER_SIZE + 2 + ((size & 0x7F | batch[HEADER_SIZE + 1] << 7) >> 1)
+    else:
+        try:
+            value, end = varint_rest(batch, HEADER_SIZE + 1, size)
+        except Malformed:
+            raise _wrong_count(count) from None
+        end += value >> 1
+    if size & 1 or (end != length if count == 1 else end + (count - 1) * _SMALLEST_RECORD > length):
+        raise _wrong_count(count)
+
+
+def _wrong_count(count: int) -> Refused:
+    return Refused(Code.INVALID_RECORD, f"the batch does not hold the {count} records that it counts")
 
 
 def _check_oldest(batch: memoryview, header: BatchHeader, config: TopicConfig, now: Millis) -> None:
     earliest = now - config.message_timestamp_before_max_ms
-    for span in spans(record_section(batch, header), header.count):
+    for span in spans(_records(batch, header, config), header.count):
         timestamp = header.base_timestamp + span.timestamp_delta
         if timestamp < earliest and timestamp != NO_TIMESTAMP:
-            raise _wrong_timestamp(timestamp, config, now)
+            raise _wrong_timestamp(timestamp, timestamp, config, now)
 
 
-def _check_keys(batch: memoryview, header: BatchHeader) -> None:
-    for number, span in enumerate(spans(record_section(batch, header), header.count)):
+def _records(batch: memoryview, header: BatchHeader, config: TopicConfig) -> bytes:
+    """The record section. A bomb costs 12 ms and not a second: a batch that unpacks to more than 16 times what may
+    be sent is none that anybody means."""
+    return record_section(
+        batch, header, max_bytes=min(DECODED_LIMIT, _MOST_UNPACKED * config.max_message_bytes)
+    )
+
+
+def _check_keys(batch: memoryview, header: BatchHeader, config: TopicConfig) -> None:
+    for number, span in enumerate(spans(_records(batch, header, config), header.count)):
         if span.key_end < 0:
             raise Refused(Code.INVALID_RECORD, f"record {number} has no key, which a compacted topic needs")
 
@@ -211,7 +264,10 @@ def _recompressed(
     codec = Compression.NONE if name == "uncompressed" else Compression.named(name)
     if header.codec is codec:
         return batch, header
-    body = compress(codec, record_section(batch, header))
+    section = _records(batch, header, config)
+    if count_records(section) != header.count:
+        raise _wrong_count(header.count)
+    body = compress(codec, section)
     size = HEADER_SIZE + len(body)
     # Compressing anew, or not at all, can make a batch larger than it came.
     if size > config.max_message_bytes:

@@ -8,6 +8,7 @@ cramjam too). Each is imported when first used, because that takes 5 to 14 ms.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from enum import IntEnum
 from struct import Struct
 
@@ -156,23 +157,28 @@ def _unzstd(data: Buffer, max_bytes: int) -> bytes:
             raise _too_large(max_bytes)
         decompressor = zstandard.ZstdDecompressor()
         if claimed >= 0:
-            return decompressor.decompress(data)
+            with suppress(zstandard.ZstdError):  # there may be another frame behind the first
+                return decompressor.decompress(data, allow_extra_data=False)
         # A streaming frame, as Java writes it, does not say how much comes: feed it in pieces so small
         # that none can hold more than is allowed.
-        stream = decompressor.decompressobj()
+        stream = None
         view = memoryview(data)
         parts: list[bytes] = []
         room = max_bytes
         step = max(256, max_bytes // _ZSTD_RATIO)
         for at in range(0, len(view), step):
-            part = stream.decompress(view[at : at + step])
-            room -= len(part)
-            if room < 0:
-                raise _too_large(max_bytes)
-            parts.append(part)
-            if stream.eof:
-                break
-        if not stream.eof:
+            feed: Buffer = view[at : at + step]
+            while len(feed):
+                stream = stream or decompressor.decompressobj()
+                part = stream.decompress(feed)
+                room -= len(part)
+                if room < 0:
+                    raise _too_large(max_bytes)
+                parts.append(part)
+                feed = stream.unused_data if stream.eof else b""
+                if stream.eof:
+                    stream = None
+        if stream is not None:
             raise _corrupt("zstd", "it ends too early")
         return b"".join(parts)
     except zstandard.ZstdError as error:
