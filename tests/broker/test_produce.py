@@ -127,3 +127,17 @@ def test_zstd_is_refused_in_versions_whose_clients_cannot_read_it(
         assert answer.responses[0].partition_responses[0].error_code == code
     (row,) = fetch(connection, topic, {0: 0})
     assert row.high_watermark == 1
+
+
+def test_a_transactional_batch_without_a_transaction_is_refused(
+    connection: RawConnection, topic: str
+) -> None:
+    """Nobody would ever end it: readers of what is committed would never get past it."""
+    create(connection, topic)
+    produce(connection, topic, batch(b"before"))
+    facts = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+    row = produce(connection, topic, batch(b"x", transactional=True, **facts))
+    assert row.error_code == Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert produce(connection, topic, batch(b"after", **facts)).error_code == 0
+    (read,) = fetch(connection, topic, {0: 0})
+    assert read.last_stable_offset == read.high_watermark == 2

@@ -171,7 +171,7 @@ def test_a_snapshot_brings_the_last_batch_and_the_epoch_back() -> None:
     append(states, batch(0, 3, epoch=4), 40)
     append(states, batch(3, 2, epoch=4), 43)
     loaded = ProducerStates()
-    loaded.load(states.to_bytes(), 45, NOW)
+    loaded.load(states.to_bytes(), 45)
     assert loaded.end == 45
     assert loaded.check(batch(3, 2, epoch=4)) == (3, 4, 43, 44, NOW)
     assert loaded.check(batch(5, epoch=4)) is None
@@ -180,12 +180,15 @@ def test_a_snapshot_brings_the_last_batch_and_the_epoch_back() -> None:
     assert loaded.to_bytes() == states.to_bytes()
 
 
-def test_what_has_expired_is_not_loaded() -> None:
+def test_how_long_a_producer_is_known_after_a_restart_is_for_the_broker_to_say() -> None:
+    """The snapshot was once read with the default of a day, whatever producer.id.expiration.ms was."""
     states = ProducerStates()
     append(states, batch(0), 0)
     loaded = ProducerStates()
-    loaded.load(states.to_bytes(), 1, NOW + DAY)
-    assert len(loaded) == 0
+    loaded.load(states.to_bytes(), 1)
+    assert loaded.expire(NOW + 2 * DAY, expiration_ms=7 * DAY) == 0
+    assert loaded.check(batch(0)) is not None
+    assert loaded.expire(NOW + 7 * DAY, expiration_ms=7 * DAY) == 1
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -201,7 +204,7 @@ def test_a_damaged_snapshot_is_refused_and_changes_nothing(seed: int) -> None:
         del data[chance.randrange(len(data)) :]
     before = states.to_bytes()
     with pytest.raises(CorruptSnapshot):
-        states.load(bytes(data), 0, NOW)
+        states.load(bytes(data), 0)
     assert states.to_bytes() == before
 
 
@@ -280,7 +283,8 @@ def test_open_transactions_survive_in_the_snapshot() -> None:
     append(states, batch(0, pid=7, attributes=TRANSACTIONAL), 5)
     append(states, batch(0, pid=3, attributes=TRANSACTIONAL), 6)
     loaded = ProducerStates()
-    loaded.load(states.to_bytes(), 7, NOW + 100 * DAY)
+    loaded.load(states.to_bytes(), 7)
+    assert loaded.expire(NOW + 100 * DAY) == 0
     assert loaded.first_unstable == 5
     control = marker_batch(commit=True, pid=7, offset=7)
     loaded.replay(read_header(control), control)

@@ -43,7 +43,7 @@ class Partition:
 
     def append(self, batches: memoryview, now: Millis) -> Appended:
         """Store a batch as its leader."""
-        appended = self.log.append(batches, epoch=self.epoch, now=now)
+        appended = self.log.append(batches, epoch=self.epoch, now=now, in_transaction=False)
         self._commit()
         return appended
 
@@ -87,8 +87,16 @@ class Partition:
         return self.epoch if known == NO_EPOCH else known
 
     def end_of_epoch(self, epoch: LeaderEpoch) -> EpochEnd:
-        """The largest epoch not above this one, and where it ended; the newest ends at the high watermark."""
-        return self.log.epochs.end_of(epoch, self.high_watermark)
+        """The largest epoch not above this one, and where it ended; the newest ends at the high watermark.
+
+        The log knows ours only once it has a batch of it: until then it begins where the log ends.
+        """
+        if epoch == self.epoch:
+            return EpochEnd(epoch, self.high_watermark)
+        known = self.log.epochs
+        if known.latest < epoch < self.epoch:
+            return EpochEnd(known.latest if known.entries else epoch, self.log.end)
+        return known.end_of(epoch, self.high_watermark)
 
     def divergence(self, epoch: LeaderEpoch, offset: Offset) -> EpochEnd | None:
         """Where a reader that has records of `epoch` up to `offset` must go back to, if it must."""

@@ -269,8 +269,8 @@ class ProducerStates:
         _SNAPSHOT.pack_into(data, 0, _SNAPSHOT_VERSION, crc32c(memoryview(data)[_CRC_FROM:]), len(self.by_id))
         return bytes(data)
 
-    def load(self, data: bytes, end: Offset, now: Millis, expiration_ms: int = EXPIRATION_MS) -> None:
-        """Become what a snapshot taken at `end` says, but for what has expired; raises CorruptSnapshot."""
+    def load(self, data: bytes, end: Offset) -> None:
+        """Become what a snapshot taken at `end` says; raises CorruptSnapshot. `expire` knows what is too old."""
         if len(data) < _SNAPSHOT.size:
             raise CorruptSnapshot(f"the producer snapshot has {len(data)} bytes only")
         version, crc, count = _SNAPSHOT.unpack_from(data)
@@ -285,8 +285,6 @@ class ProducerStates:
         self.clear(end)
         for entry in _ENTRY.iter_unpack(memoryview(data)[_SNAPSHOT.size :]):
             producer_id, epoch, last_sequence, last, delta, timestamp, coordinator_epoch, transaction = entry
-            if transaction < 0 and timestamp <= now - expiration_ms:
-                continue
             state = self.by_id[producer_id] = ProducerState(epoch)
             state.timestamp = timestamp
             state.coordinator_epoch = coordinator_epoch

@@ -13,7 +13,7 @@ from contextlib import suppress
 from barnabas.disk import Disk, File, read_whole
 from barnabas.log.producers import CorruptSnapshot, ProducerStates
 from barnabas.log.segment import Segment, name_of
-from barnabas.types import Millis, Offset
+from barnabas.types import Offset
 
 _ENDING = ".snapshot"
 _SCAN = 256 * 1024
@@ -72,7 +72,7 @@ class Snapshots:
         self.offsets.remove(offset)
 
     def restore(
-        self, producers: ProducerStates, segments: Sequence[Segment], start: Offset, end: Offset, now: Millis
+        self, producers: ProducerStates, segments: Sequence[Segment], start: Offset, end: Offset
     ) -> None:
         """Bring the producers' state to `end`: from the newest snapshot not above it, and what follows."""
         self.drop_above(end)
@@ -80,7 +80,7 @@ class Snapshots:
         while self.offsets:
             taken = self.offsets[-1]
             try:
-                producers.load(read_whole(self._disk, self._path(taken)), taken, now)
+                producers.load(read_whole(self._disk, self._path(taken)), taken)
                 break
             except (CorruptSnapshot, FileNotFoundError) as error:
                 _logger.warning("%s: %s", os.path.basename(self._directory), error)
