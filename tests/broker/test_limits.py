@@ -4,7 +4,8 @@ import pytest
 
 from barnabas.testing import Broker
 from barnabas.wire.messages.metadata import MetadataRequest
-from tests.broker.speaking import connect, create, fetch
+from tests.broker.speaking import batch, connect, create, fetch, fetch_request, produce
+from tests.deadline import eventually
 from tests.raw import Gone, frame_of
 
 
@@ -29,6 +30,32 @@ def test_a_silent_connection_is_closed_and_a_waiting_fetch_is_not() -> None:
         (row,) = fetch(waiting, "t", {0: 0}, max_wait_ms=6000)
         assert row.error_code == 0
         assert silent.closes()
+
+
+def test_half_a_request_is_silence() -> None:
+    with Broker({"connections.max.idle.ms": "1000"}) as broker, connect(broker) as half:
+        half.send(frame_of(MetadataRequest([]), 12)[:-3])
+        assert half.closes()
+
+
+def test_who_does_not_read_his_answers_is_silent() -> None:
+    with (
+        Broker({"connections.max.idle.ms": "1000", "max.connections": "1"}) as broker,
+        connect(broker) as deaf,
+    ):
+        create(deaf, "t")
+        produce(deaf, "t", batch(b"x" * 900_000))
+        for _ in range(20):
+            deaf.send(frame_of(fetch_request("t", {0: 0}), 12))
+
+        def is_there_room() -> bool:
+            try:
+                with connect(broker) as other:
+                    return bool(other.ask(MetadataRequest([]), 12).brokers)
+            except Gone:
+                return False
+
+        eventually(is_there_room, "the place of the one who does not read")
 
 
 def test_a_request_larger_than_allowed_ends_its_connection_only() -> None:

@@ -1,23 +1,42 @@
 """A broker that comes back: same topics, same records, a new epoch; and folders it must not touch."""
 
+import asyncio
+import errno
 import json
 import os
 import signal
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from barnabas.broker.broker import Broker as RunningBroker
+from barnabas.broker.run import _serve
 from barnabas.cluster.local import FILE_NAME
+from barnabas.config import broker_config
 from barnabas.errors import BarnabasError, Code
+from barnabas.log.directory import DataDirectory
 from barnabas.testing import Broker
 from barnabas.wire.messages.coordinator import FindCoordinatorRequest
+from barnabas.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from barnabas.wire.messages.epochs import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.wire.messages.offsets import OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic
-from tests.broker.speaking import batch, connect, create, fetch, produce
+from tests.broker.speaking import batch, connect, create, fetch, produce, produce_request
 from tests.deadline import eventually
 from tests.process import BrokerProcess, free_port
-from tests.raw import RawConnection
+from tests.raw import RawConnection, frame_of
+
+DEADLINE_S = 30.0
 
 
 def test_all_is_there_after_a_clean_stop(tmp_path: Path) -> None:
@@ -204,3 +223,86 @@ def test_events_can_be_logged_as_json(tmp_path: Path) -> None:
         broker.close()
     events = [json.loads(line) for line in broker.output if line.startswith("{")]
     assert any(event["event"] == "created topic t with 3 partitions" for event in events)
+
+
+def test_a_directory_that_fails_at_a_checkpoint_is_served_from_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = DataDirectory.write_checkpoint
+
+    def write(self: DataDirectory, name: str, offsets: Any) -> None:
+        if self.path.endswith("b"):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        real(self, name, offsets)
+
+    settings = {
+        "log.dirs": f"{tmp_path}/a,{tmp_path}/b",
+        "log.flush.offset.checkpoint.interval.ms": "20",
+    }
+    with Broker(settings) as broker, connect(broker) as connection:
+        create(connection, "t", 2)
+        homes = {path.name: path.parent.name for path in tmp_path.glob("*/t-*")}
+        (lost,) = (int(name[-1]) for name, home in homes.items() if home == "b")
+        monkeypatch.setattr(DataDirectory, "write_checkpoint", write)
+
+        def refused() -> bool:
+            return bool(produce(connection, "t", batch(b"x"), lost).error_code == Code.KAFKA_STORAGE_ERROR)
+
+        eventually(refused, "the partition to go with its directory")
+        assert produce(connection, "t", batch(b"x"), 1 - lost).error_code == 0
+        monkeypatch.setattr(DataDirectory, "write_checkpoint", real)
+        with pytest.raises(BarnabasError, match="in use"):
+            Broker({"log.dirs": f"{tmp_path}/b"}).start()
+
+
+def test_a_broker_whose_last_directory_fails_at_a_checkpoint_halts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(self: DataDirectory, name: str, offsets: Any) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    given, _ = broker_config(
+        {
+            "listeners": "PLAINTEXT://127.0.0.1:0",
+            "log.dirs": str(tmp_path),
+            "log.flush.offset.checkpoint.interval.ms": "20",
+        }
+    )
+
+    def ready(broker: RunningBroker) -> None:
+        monkeypatch.setattr(DataDirectory, "write_checkpoint", write)
+
+    async def serve() -> None:
+        async with asyncio.timeout(DEADLINE_S):
+            await _serve(given, ready)
+
+    with pytest.raises(BarnabasError, match="No data directory works any more"):
+        asyncio.run(serve())
+
+
+def test_an_emptied_log_does_not_look_truncated_after_a_restart(tmp_path: Path) -> None:
+    """A reader that knows an epoch from before would stop, and never read what comes."""
+    with Broker(data=tmp_path) as broker, connect(broker) as connection:
+        create(connection, "t")
+        for _ in range(5):
+            produce(connection, "t", batch(b"x"))
+        connection.ask(DeleteRecordsRequest([DeleteRecordsTopic("t", [DeleteRecordsPartition(0, -1)])]), 2)
+    for restart in (1, 2):
+        with Broker(data=tmp_path) as broker, connect(broker) as connection:
+            for epoch, end in [
+                *((epoch, (epoch, 5)) for epoch in range(restart + 1)),
+                (restart + 1, (-1, -1)),
+            ]:
+                wanted = OffsetForLeaderTopic("t", [OffsetForLeaderPartition(0, -1, epoch)])
+                answer = connection.ask(OffsetForLeaderEpochRequest(-1, [wanted]), 4)
+                (row,) = answer.topics[0].partitions
+                assert (row.leader_epoch, row.end_offset) == end
+
+
+def test_acks_zero_is_forced_to_disk_where_flush_messages_wants_it(tmp_path: Path) -> None:
+    settings = {"log.flush.offset.checkpoint.interval.ms": "20"}
+    with Broker(settings, data=tmp_path) as broker, connect(broker) as connection:
+        create(connection, "t", flush_messages="1")
+        connection.send(frame_of(produce_request("t", batch(b"quiet"), acks=0), 9))
+        points = tmp_path / "recovery-point-offset-checkpoint"
+        eventually(lambda: points.exists() and "t 0 1" in points.read_text(), "the recovery point to move")

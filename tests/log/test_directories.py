@@ -365,11 +365,15 @@ def test_when_no_directory_works_there_is_no_broker() -> None:
         open_all(disk, "/a", "/b")
 
 
-def test_when_the_last_directory_fails_that_is_an_error() -> None:
+def test_whoever_uses_the_directories_is_told_of_each_that_fails() -> None:
     directories = open_all(SimulatedDisk(), "/a", "/b")
+    left: list[int] = []
+    directories.on_offline = lambda: left.append(len(directories.online()))
     directories.offline("/a", OSError(errno.EIO, "gone"))
-    with pytest.raises(BarnabasError, match="No data directory works"):
-        directories.offline("/b", OSError(errno.EIO, "gone"))
+    directories.offline("/b", OSError(errno.EIO, "gone"))
+    directories.offline("/b", OSError(errno.EIO, "gone"))
+    assert left == [1, 0]
+    assert "No data directory works any more; the last was /b" in str(directories.none_left())
     with pytest.raises(Refused):
         directories.create(tp(0), CONFIG, TOPIC, new=True)
 
@@ -515,3 +519,52 @@ def test_opening_a_thousand_partitions_takes_less_than_a_second(
     assert len(again.logs) == 1000
     again.close()
     assert spent < 1.0
+
+
+def test_a_directory_that_fails_at_a_checkpoint_is_told_of_and_stays_locked() -> None:
+    disk = PartlyBroken()
+    directories = open_all(disk, "/a", "/b")
+    for number in range(2):
+        append(directories.create(tp(number), CONFIG, TOPIC))
+    told: list[int] = []
+    directories.on_offline = lambda: told.append(len(directories.logs))
+    disk.bad["/b/"] = errno.EACCES
+    directories.checkpoint()
+    assert told == [1]
+    disk.bad.clear()
+    with pytest.raises(BarnabasError, match="in use by another broker"):
+        open_all(disk, "/b")
+
+
+def test_what_is_no_partition_of_ours_is_left_alone() -> None:
+    disk = SimulatedDisk()
+    open_all(disk).close()
+    disk.make_dir("/a/my-delete")
+    disk.open("/a/my-delete/precious", create=True)
+    disk.open("/a/backup-1", create=True)
+    directories = open_all(disk)
+    assert directories.logs == {}
+    assert disk.list("/a/my-delete") == ["precious"]
+    assert disk.exists("/a/backup-1")
+
+
+def test_too_many_open_files_are_no_broken_disk() -> None:
+    disk = PartlyBroken()
+    directories = open_all(disk)
+    append(directories.create(tp(0), CONFIG, TOPIC))
+    directories.close()
+    disk.bad["/a/t-0/"] = errno.EMFILE
+    with pytest.raises(BarnabasError, match="ulimit -n"):
+        open_all(disk)
+    disk.bad.clear()
+    assert values(open_all(disk).logs[tp(0)])
+
+
+def test_a_topic_that_was_deleted_may_be_made_again_while_its_directory_is_offline() -> None:
+    directories = open_all(SimulatedDisk(), "/a", "/b")
+    for number in range(2):
+        append(directories.create(tp(number), CONFIG, TOPIC))
+    lost = next(name for name, log in directories.logs.items() if log.directory.startswith("/b"))
+    directories.offline("/b", OSError(errno.EIO, "gone"))
+    directories.delete(lost)
+    assert directories.create(lost, CONFIG, UUID(int=8), new=True).directory.startswith("/a")

@@ -74,6 +74,7 @@ class Broker:
         await self.replicas.start(image)
         self.metadata = Metadata(self._store, self._follow)
         self.groups = Groups(self)
+        self.directories.on_offline = self._without_directory
         if self.config.metrics_listen:
             from barnabas.broker.exposition import serve
 
@@ -103,6 +104,7 @@ class Broker:
             self._stop_metrics()
         await self._housekeeping.stop()
         await self.groups.stop()
+        await self.metadata.finish()
         await asyncio.get_running_loop().run_in_executor(
             None, self.directories.close, self.replicas.high_watermarks()
         )
@@ -124,15 +126,15 @@ class Broker:
         if refused.code is not Code.KAFKA_STORAGE_ERROR:
             return
         partition = self.replicas.find(topic, index)
-        if partition is None:
-            return
-        try:
-            if self.directories.failed(partition.tp, refused):
-                self.replicas.drop_offline()
-                self.groups.drop_strangers()
-        except BarnabasError as error:
-            if not self.halted.done():
-                self.halted.set_result(error)
+        if partition is not None:
+            self.directories.failed(partition.tp, refused)
+
+    def _without_directory(self) -> None:
+        """A directory has failed, whoever found out: serve nothing of it any more, and halt without any."""
+        self.replicas.drop_offline()
+        self.groups.drop_strangers()
+        if not self.directories.online() and not self.halted.done():
+            self.halted.set_result(self.directories.none_left())
 
     async def _follow(self, image: ClusterImage) -> None:
         if image.broker_configs != self.metadata.image.broker_configs:

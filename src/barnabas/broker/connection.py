@@ -115,9 +115,10 @@ class Connection:
         self._rounds.hear(self._fd, self._readable)
 
     @property
-    def resting(self) -> bool:
-        """Neither answering nor in the middle of a frame."""
-        return self._pending is None and not self._out and self._start == self._end
+    def waits_for_us(self) -> bool:
+        """Whether it has asked for something that is still to come. Half a request, and answers that it does not read,
+        are for itself to go on with."""
+        return self._pending is not None
 
     def close(self) -> None:
         if self._closed:
@@ -314,6 +315,7 @@ class Connection:
                     count = self._sock.send(rest, flags)  # type: ignore[arg-type]
                 self.bytes_out += count
                 self._sent += count
+                self.active = True
                 if self._sent == len(chunk):
                     out.popleft()
                     self._sent = 0

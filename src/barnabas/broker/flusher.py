@@ -19,6 +19,7 @@ class Flusher:
 
     def __init__(self) -> None:
         self._running: dict[Partition, asyncio.Task[None]] = {}
+        self._unasked: set[asyncio.Task[None]] = set()
 
     async def flush(self, partition: Partition, upto: Offset) -> None:
         """Come back when all below `upto` is on the disk; raises KAFKA_STORAGE_ERROR when it cannot be."""
@@ -28,6 +29,17 @@ class Flusher:
             if running is None:
                 running = self._running[partition] = asyncio.create_task(self._flush(partition))
             await asyncio.shield(running)
+
+    def flush_unasked(self, partition: Partition) -> None:
+        """The same where nobody waits for it; a failure is logged, and noticed again by whoever does."""
+        task = asyncio.create_task(self.flush(partition, partition.log.end))
+        self._unasked.add(task)
+        task.add_done_callback(self._forget)
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._unasked.discard(task)
+        if not task.cancelled():
+            task.exception()
 
     async def _flush(self, partition: Partition) -> None:
         try:

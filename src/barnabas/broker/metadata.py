@@ -1,13 +1,14 @@
 """Owns the broker's picture of the cluster, and the one way to change it.
 
 Handlers read `image`; a change is decided by the pure controller, made to last by the store off the event
-loop, followed by the replicas, and only then visible. One change at a time.
+loop, followed by the replicas, and only then visible. One change at a time, and one that has begun goes on to its end,
+whoever asked for it is still there or not: half of it would be a topic that is in the store and nowhere else.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol, TypeVar
 
 from barnabas.cluster.image import Change, ClusterImage, ProducerIdsTaken
 from barnabas.errors import Code, Refused
@@ -17,6 +18,8 @@ PRODUCER_ID_BLOCK = 1000
 """How many producer ids are taken from the store at once: a restart wastes the rest, a clash it cannot cause."""
 
 log = logging.getLogger("barnabas.cluster")
+
+T = TypeVar("T")
 
 Decision = Callable[[ClusterImage], list[Change]]
 
@@ -38,10 +41,29 @@ class Metadata:
         self._store = store
         self._follow = follow
         self._changing = asyncio.Lock()
+        self._under_way: set[asyncio.Task[Any]] = set()
         self._next_producer_id = self._producer_id_limit = store.image.next_producer_id
 
     async def change(self, decide: Decision) -> None:
         """Decide on the newest image, store, follow, show. A refusal to decide changes nothing."""
+        await self._to_the_end(self._change(decide))
+
+    async def new_producer_id(self) -> ProducerId:
+        """An id that no producer of this cluster ever had."""
+        return await self._to_the_end(self._new_producer_id())
+
+    async def finish(self) -> None:
+        """Come back when nothing is under way any more."""
+        await asyncio.gather(*self._under_way, return_exceptions=True)
+
+    async def _to_the_end(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do this even if we are cancelled, as those are whose client hangs up."""
+        task = asyncio.create_task(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return await asyncio.shield(task)
+
+    async def _change(self, decide: Decision) -> None:
         async with self._changing:
             changes = decide(self.image)
             if not changes:
@@ -50,8 +72,7 @@ class Metadata:
             await self._follow(image)
             self.image = image
 
-    async def new_producer_id(self) -> ProducerId:
-        """An id that no producer of this cluster ever had."""
+    async def _new_producer_id(self) -> ProducerId:
         async with self._changing:
             if self._next_producer_id == self._producer_id_limit:
                 limit = ProducerId(self._producer_id_limit + PRODUCER_ID_BLOCK)

@@ -7,8 +7,10 @@ it walks over all modules again and again, in the middle of requests.
 import asyncio
 import gc
 import logging
+import resource
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 
 from barnabas.broker.broker import Broker
 from barnabas.config import BrokerConfig
@@ -20,7 +22,16 @@ def run(config: BrokerConfig, ready: Callable[[Broker], None]) -> None:
     """Serve until told to stop. `ready` is called once clients can connect."""
     import uvloop
 
+    _raise_file_limit()
     uvloop.run(_serve(config, ready))
+
+
+def _raise_file_limit() -> None:
+    """A partition is a file and so is a connection: the 1,024 that many systems begin with are soon used up."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with suppress(OSError, ValueError):  # macOS does not mean what it says of its hard limit
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _serve(config: BrokerConfig, ready: Callable[[Broker], None]) -> None:

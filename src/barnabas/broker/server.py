@@ -118,7 +118,7 @@ class Server:
         now = self._loop.time()
         limit = self.config.connections_max_idle_ms / 1000
         for connection, silent_since in list(self.connections.items()):
-            if connection.active or not connection.resting:
+            if connection.active or connection.waits_for_us:
                 connection.active = False
                 self.connections[connection] = 0.0
             elif not silent_since:

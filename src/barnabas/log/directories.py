@@ -26,6 +26,8 @@ from barnabas.types import BrokerId, Offset, TopicPartition
 DELETED, STRAY = "-delete", "-stray"
 
 _PARTITION = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,9})")
+_PUT_ASIDE = re.compile(r".+-[0-9]+\.[0-9a-f]{32}-(delete|stray)")
+"""Ours, and Kafka's: what else a directory holds is not touched."""
 _LONGEST_NAME = 255
 _CHECKPOINTS = (RECOVERY_POINTS, START_OFFSETS, HIGH_WATERMARKS, CLEANER_OFFSETS)
 
@@ -68,7 +70,10 @@ class Directories:
         self._all = [DataDirectory(disk, path) for path in paths]
         self._home: dict[TopicPartition, DataDirectory] = {}
         self._lost: set[TopicPartition] = set()
+        self._failures: list[DataDirectory] = []
         self._unseen = False
+        self.on_offline: Callable[[], None] = lambda: None
+        """Called when a directory has failed and its logs are gone from `logs`."""
         self.logs: dict[TopicPartition, Log] = {}
         self.cluster_id = ""
         self.high_watermarks: dict[TopicPartition, Offset] = {}
@@ -148,7 +153,11 @@ class Directories:
         return log
 
     def delete(self, tp: TopicPartition) -> None:
-        """Drop a partition and its records. A crash on the way leaves it whole, or gone by the next start."""
+        """Drop a partition and its records. A crash on the way leaves it whole, or gone by the next start.
+
+        What lies in a directory that is offline will be a stray when that works again.
+        """
+        self._lost.discard(tp)
         self._put_aside(tp, DELETED)
 
     def set_aside_strays(self, wanted: Mapping[TopicPartition, UUID]) -> list[TopicPartition]:
@@ -179,8 +188,19 @@ class Directories:
         self.offline(home, cause)
         return True
 
+    def none_left(self) -> BarnabasError:
+        """What to say when no directory works."""
+        last = self._failures[-1]
+        assert last.error is not None
+        return BarnabasError(
+            f"No data directory works any more; the last was {last.path}: {reason_of(last.error)}."
+        )
+
     def offline(self, directory: DataDirectory | str, error: OSError) -> None:
-        """Take a directory out of use with its partitions; raises BarnabasError when it was the last."""
+        """Take a directory out of use with its partitions, and tell `on_offline`.
+
+        It stays locked: something of ours may still be writing to it.
+        """
         if isinstance(directory, str):
             directory = next(each for each in self._all if each.path == directory)
         if directory.error is None:
@@ -190,17 +210,14 @@ class Directories:
                 del self._home[tp]
                 self.logs.pop(tp, None)
             self._lost.update(gone)
-            directory.release()
+            self._failures.append(directory)
             _logger.error(
                 "The data directory %s is offline with %s: %s. Repair it, then start again.",
                 directory.path,
                 counted(len(gone), "partition"),
                 reason_of(error),
             )
-        if not self.online():
-            raise BarnabasError(
-                f"No data directory works any more; the last was {directory.path}: {reason_of(error)}."
-            )
+            self.on_offline()
 
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, Offset] | None = None) -> None:
         """Write down where all logs stand, where that has changed: recovery gets shorter, starts are kept."""
@@ -272,9 +289,9 @@ class Directories:
             points, starts, marks, cleaned = (directory.read_checkpoint(name) for name in _CHECKPOINTS)
             for name in self._disk.list(directory.path):
                 match = _PARTITION.fullmatch(name)
-                if name.endswith(DELETED):
+                if _PUT_ASIDE.fullmatch(name) and name.endswith(DELETED):
                     directory.remove_folder(name)
-                if match is None or name.endswith((DELETED, STRAY)):
+                if match is None or name.endswith((DELETED, STRAY)) or not directory.has_folder(name):
                     continue
                 tp = TopicPartition(match[1], int(match[2]))
                 other = self._home.get(tp)
@@ -303,8 +320,14 @@ class Directories:
         try:
             yield
         except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                raise BarnabasError(
+                    f"Too many files are open to open all partitions in {directory.path}: raise the limit (ulimit -n)."
+                ) from error
             self._unseen = True
             self.offline(directory, error)
+            if not self.online():
+                raise self.none_left() from error
 
     @contextmanager
     def _working(self, directory: DataDirectory) -> Iterator[None]:

@@ -176,6 +176,15 @@ class DataDirectory:
         except (FileNotFoundError, KeyError, ValueError):
             return None
 
+    def has_folder(self, name: str) -> bool:
+        """Whether a name in this directory is a folder's."""
+        try:
+            self._disk.list(f"{self.path}/{name}")
+        except NotADirectoryError:
+            _logger.warning("%s/%s is no folder, and left alone", self.path, name)
+            return False
+        return True
+
     def remove_folder(self, name: str) -> None:
         """Remove a folder of this directory and the files in it."""
         folder = f"{self.path}/{name}"

@@ -80,6 +80,8 @@ def produce(
             rows.append(row)
         answers.append(ProduceTopicResponse(name, rows))
     if request.acks == 0:
+        for partition, _ in to_flush:
+            broker.flusher.flush_unasked(partition)
         if failed:
             peer.close()
         return None
