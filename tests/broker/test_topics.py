@@ -75,6 +75,75 @@ def test_a_topic_named_twice_in_a_request_is_refused(connection: RawConnection, 
     assert result.error_code == Code.INVALID_REQUEST
 
 
+def test_a_topic_named_twice_is_not_deleted(connection: RawConnection, topic: str) -> None:
+    create(connection, topic)
+    topic_id = metadata(connection, topic).topic_id
+    by_name, by_id = DeleteTopicState(topic), DeleteTopicState(None, topic_id)
+    for twice in ([by_name, by_name], [by_id, by_id], [by_name, by_id], [by_id, by_name]):
+        (row,) = connection.ask(DeleteTopicsRequest(twice), 6).responses
+        assert (row.name, row.topic_id, row.error_code) == (topic, topic_id, Code.INVALID_REQUEST)
+    (row,) = connection.ask(DeleteTopicsRequest(topic_names=[topic, topic]), 5).responses
+    assert (row.name, row.error_code) == (topic, Code.INVALID_REQUEST)
+    unknown = DeleteTopicState(None, uuid.uuid4())
+    (row,) = connection.ask(DeleteTopicsRequest([unknown, unknown]), 6).responses
+    assert (row.name, row.topic_id, row.error_code) == (None, unknown.topic_id, Code.INVALID_REQUEST)
+    assert metadata(connection, topic).topic_id == topic_id
+
+
+def test_what_a_request_names_once_is_done_beside_what_it_names_twice(
+    connection: RawConnection, topic: str
+) -> None:
+    other = f"{topic}-other"
+    create(connection, topic)
+    create(connection, other)
+    rows = [
+        CreatePartitionsTopic(topic, 2),
+        CreatePartitionsTopic(other, 2),
+        CreatePartitionsTopic(topic, 3),
+    ]
+    results = connection.ask(CreatePartitionsRequest(rows), 3).results
+    assert {row.name: row.error_code for row in results} == {topic: Code.INVALID_REQUEST, other: 0}
+    assert len(results) == 2
+    assert len(metadata(connection, topic).partitions) == 1
+    assert len(metadata(connection, other).partitions) == 2
+
+
+def test_a_resource_named_twice_keeps_its_settings(connection: RawConnection, topic: str) -> None:
+    create(connection, topic)
+    some = [
+        IncrementalAlterConfigsResource(
+            TOPIC, topic, [IncrementalAlterableConfig(name, Operation.SET, "7777")]
+        )
+        for name in ("retention.ms", "flush.ms")
+    ]
+    rows = connection.ask(IncrementalAlterConfigsRequest(some), 1).responses
+    assert [row.error_code for row in rows] == [Code.INVALID_REQUEST] * 2
+    all_anew = [
+        AlterConfigsResource(TOPIC, topic, [AlterableConfig(name, "7777")])
+        for name in ("retention.ms", "flush.ms")
+    ]
+    rows = connection.ask(AlterConfigsRequest(all_anew), 2).responses
+    assert [row.error_code for row in rows] == [Code.INVALID_REQUEST] * 2
+    assert "7777" not in {row.value for row in described(connection, topic).values()}
+
+
+def test_a_setting_given_twice_in_a_request_stays_as_it_is(connection: RawConnection, topic: str) -> None:
+    create(connection, topic)
+    row = alter(
+        connection,
+        TOPIC,
+        topic,
+        ("retention.ms", Operation.SET, "7777"),
+        ("retention.ms", Operation.DELETE, None),
+    )
+    assert row.error_code == Code.INVALID_REQUEST
+    assert "retention.ms" in row.error_message
+    values = [AlterableConfig("retention.ms", "7777"), AlterableConfig("retention.ms", "8888")]
+    asked = AlterConfigsRequest([AlterConfigsResource(TOPIC, topic, values)])
+    assert connection.ask(asked, 2).responses[0].error_code == Code.INVALID_REQUEST
+    assert described(connection, topic)["retention.ms"].value == "604800000"
+
+
 def test_an_unknown_topic_is_created_when_asked_for_and_allowed(
     connection: RawConnection, topic: str
 ) -> None:

@@ -1,6 +1,7 @@
 """DescribeConfigs v1-4, AlterConfigs v0-2 (replaces all) and IncrementalAlterConfigs v0-1 (changes some)."""
 
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
@@ -102,40 +103,68 @@ def _described(row: Row, synonyms: bool, docs: bool) -> DescribeConfigsResourceR
 async def alter_configs(
     broker: "Broker", request: AlterConfigsRequest, peer: Connection
 ) -> AlterConfigsResponse:
-    rows = []
-    for resource in request.resources:
-        wishes = [Alteration(config.name, Operation.SET, config.value) for config in resource.configs]
-        wish = Wish(resource.resource_type, resource.resource_name, wishes, afresh=True)
-        rows.append(await _alter(broker, wish, request.validate_only))
-    return AlterConfigsResponse(responses=rows)
+    wishes = [
+        Wish(
+            resource.resource_type,
+            resource.resource_name,
+            [Alteration(config.name, Operation.SET, config.value) for config in resource.configs],
+            afresh=True,
+        )
+        for resource in request.resources
+    ]
+    return AlterConfigsResponse(responses=await _alter(broker, wishes, request.validate_only))
 
 
 @handles(ApiKey.INCREMENTAL_ALTER_CONFIGS)
 async def incremental_alter_configs(
     broker: "Broker", request: IncrementalAlterConfigsRequest, peer: Connection
 ) -> IncrementalAlterConfigsResponse:
+    wishes = [
+        Wish(
+            resource.resource_type,
+            resource.resource_name,
+            [Alteration(config.name, config.config_operation, config.value) for config in resource.configs],
+            afresh=False,
+        )
+        for resource in request.resources
+    ]
+    return IncrementalAlterConfigsResponse(responses=await _alter(broker, wishes, request.validate_only))
+
+
+async def _alter(
+    broker: "Broker", wishes: Sequence[Wish], validate_only: bool
+) -> list[AlterConfigsResourceResponse]:
+    named = Counter((wish.kind, wish.name) for wish in wishes)
     rows = []
-    for resource in request.resources:
-        wishes = [
-            Alteration(config.name, config.config_operation, config.value) for config in resource.configs
-        ]
-        wish = Wish(resource.resource_type, resource.resource_name, wishes, afresh=False)
-        rows.append(await _alter(broker, wish, request.validate_only))
-    return IncrementalAlterConfigsResponse(responses=rows)
+    for wish in wishes:
+        row = AlterConfigsResourceResponse(resource_type=wish.kind, resource_name=wish.name)
+        try:
+            _check_once(wish, named[wish.kind, wish.name])
+            await _alter_one(broker, wish, validate_only)
+        except Refused as refused:
+            broker.note_refusal("AlterConfigs", refused, wish.name)
+            row.error_code, row.error_message = refused.code, refused.message
+        rows.append(row)
+    return rows
 
 
-async def _alter(broker: "Broker", wish: Wish, validate_only: bool) -> AlterConfigsResourceResponse:
-    row = AlterConfigsResourceResponse(resource_type=wish.kind, resource_name=wish.name)
-    try:
-        if validate_only:
-            _decided(broker, broker.metadata.image, wish)
-        else:
-            await broker.metadata.change(lambda image: _decided(broker, image, wish))
-            log.info("changed the settings of %s %s", Resource(wish.kind).name.lower(), wish.name or "(all)")
-    except Refused as refused:
-        broker.note_refusal("AlterConfigs", refused, wish.name)
-        row.error_code, row.error_message = refused.code, refused.message
-    return row
+def _check_once(wish: Wish, times: int) -> None:
+    """Of two wishes for one thing nobody can tell which is meant."""
+    if times > 1:
+        raise Refused(Code.INVALID_REQUEST, f"{wish.name!r} is named {times} times in one request.")
+    for name, count in Counter(alteration.name for alteration in wish.alterations).items():
+        if count > 1:
+            raise Refused(
+                Code.INVALID_REQUEST, f"{name} is given {count} times for {wish.name!r} in one request."
+            )
+
+
+async def _alter_one(broker: "Broker", wish: Wish, validate_only: bool) -> None:
+    if validate_only:
+        _decided(broker, broker.metadata.image, wish)
+        return
+    await broker.metadata.change(lambda image: _decided(broker, image, wish))
+    log.info("changed the settings of %s %s", Resource(wish.kind).name.lower(), wish.name or "(all)")
 
 
 def _decided(broker: "Broker", image: ClusterImage, wish: Wish) -> list[Change]:

@@ -9,6 +9,7 @@ from uuid import UUID
 from barnabas.broker.connection import Connection
 from barnabas.broker.router import handles
 from barnabas.cluster.controller import WantedTopic, add_partitions, create_topic, delete_topic
+from barnabas.cluster.image import ClusterImage
 from barnabas.errors import Code, Refused
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.topics import (
@@ -40,18 +41,19 @@ async def create_topics(
 ) -> CreateTopicsResponse:
     named = Counter(topic.name for topic in request.topics)
     results = []
-    for name, times in named.items():
-        topic = next(topic for topic in request.topics if topic.name == name)
+    for name, topic in {topic.name: topic for topic in request.topics}.items():
         try:
-            if times > 1:
-                raise Refused(
-                    Code.INVALID_REQUEST, f"Topic {name!r} is asked for {times} times in one request."
-                )
+            _check_once(name, named[name])
             results.append(await _create(broker, topic, request.validate_only))
         except Refused as refused:
             broker.note_refusal("CreateTopics", refused, name)
             results.append(CreatableTopicResult(name, error_code=refused.code, error_message=refused.message))
     return CreateTopicsResponse(topics=results)
+
+
+def _check_once(name: str, times: int) -> None:
+    if times > 1:
+        raise Refused(Code.INVALID_REQUEST, f"Topic {name!r} is named {times} times in one request.")
 
 
 async def _create(broker: "Broker", topic: CreatableTopic, validate_only: bool) -> CreatableTopicResult:
@@ -89,15 +91,25 @@ async def _create(broker: "Broker", topic: CreatableTopic, validate_only: bool) 
 async def delete_topics(
     broker: "Broker", request: DeleteTopicsRequest, peer: Connection
 ) -> DeleteTopicsResponse:
+    image = broker.metadata.image
     wanted = request.topics or [DeleteTopicState(name) for name in request.topic_names]
+    named = Counter(_name_and_id(image, state) for state in wanted)
     results = []
-    for state in wanted:
+    for (name, topic_id), state in {_name_and_id(image, state): state for state in wanted}.items():
+        shown = name or str(topic_id)
         try:
+            _check_once(shown, named[name, topic_id])
             results.append(await _delete(broker, state.name, state.topic_id))
         except Refused as refused:
-            broker.note_refusal("DeleteTopics", refused, state.name or str(state.topic_id))
-            results.append(DeletableTopicResult(state.name, state.topic_id, refused.code, refused.message))
+            broker.note_refusal("DeleteTopics", refused, shown)
+            results.append(DeletableTopicResult(name, topic_id, refused.code, refused.message))
     return DeleteTopicsResponse(responses=results)
+
+
+def _name_and_id(image: ClusterImage, state: DeleteTopicState) -> tuple[str | None, UUID]:
+    """Both, where the topic exists: a request can name it by the one and by the other."""
+    found = image.topic_by_id(state.topic_id) if state.name is None else image.topics.get(state.name)
+    return (state.name, state.topic_id) if found is None else (found.name, found.id)
 
 
 async def _delete(broker: "Broker", name: str | None, topic_id: UUID) -> DeletableTopicResult:
@@ -119,13 +131,15 @@ async def _delete(broker: "Broker", name: str | None, topic_id: UUID) -> Deletab
 async def create_partitions(
     broker: "Broker", request: CreatePartitionsRequest, peer: Connection
 ) -> CreatePartitionsResponse:
+    named = Counter(topic.name for topic in request.topics)
     results = []
-    for topic in request.topics:
-        result = CreatePartitionsTopicResult(topic.name)
+    for name, topic in {topic.name: topic for topic in request.topics}.items():
+        result = CreatePartitionsTopicResult(name)
         try:
+            _check_once(name, named[name])
             await _add_partitions(broker, topic, request.validate_only)
         except Refused as refused:
-            broker.note_refusal("CreatePartitions", refused, topic.name)
+            broker.note_refusal("CreatePartitions", refused, name)
             result.error_code, result.error_message = refused.code, refused.message
         results.append(result)
     return CreatePartitionsResponse(results=results)
