@@ -3,6 +3,7 @@
 Used by `config`, where all of them are declared.
 """
 
+import re
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeAlias
@@ -13,6 +14,10 @@ Value: TypeAlias = bool | int | float | str | frozenset[str] | tuple[str, ...]
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
+
+# Python would also take 1_000, digits of other scripts, nan and inf; and it fails on thousands of digits.
+_WHOLE = re.compile(r"[+-]?[0-9]{1,99}")
+_REAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 class ConfigError(BarnabasError):
@@ -69,10 +74,9 @@ class Setting:
 
     def _parse_number(self, text: str) -> int | float:
         whole = self.kind is not Kind.DOUBLE
-        try:
-            number = int(text) if whole else float(text)
-        except ValueError:
-            raise self._refuse(text, "a whole number" if whole else "a number") from None
+        if not (_WHOLE if whole else _REAL).fullmatch(text):
+            raise self._refuse(text, "a whole number" if whole else "a number")
+        number = int(text) if whole else float(text)
         least = self.least if self.least is not None else -(2**63)
         most = self.most if self.most is not None else (INT_MAX if self.kind is Kind.INT else LONG_MAX)
         if not least <= number <= most:

@@ -160,7 +160,7 @@ def _row(setting: Setting, origins: Sequence[Origin], *, read_only: bool) -> Row
 
 
 def _scaled(text: str, scale: int) -> str:
-    return text if scale == 1 or not text.isdigit() else str(int(text) * scale)
+    return text if scale == 1 or int(text) < 0 else str(int(text) * scale)
 
 
 def _list_changed(setting: Setting, current: Mapping[str, str], operation: int, value: str) -> str:
