@@ -30,6 +30,7 @@ from barnabas.wire.messages.log_dirs import DescribeLogDirsRequest
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.wire.messages.topics import (
     CreatableTopic,
+    CreatableTopicConfig,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
     CreateTopicsRequest,
@@ -238,6 +239,20 @@ def test_settings_that_make_no_sense_are_refused_with_a_sentence(
     assert row.error_code == Code.INVALID_CONFIG
     assert name in row.error_message
     assert row.error_message.endswith(".")
+
+
+def test_a_topic_with_a_setting_without_a_value_is_not_made(connection: RawConnection, topic: str) -> None:
+    empty = [CreatableTopicConfig("retention.ms", None)]
+    (result,) = connection.ask(CreateTopicsRequest([CreatableTopic(topic, 1, 1, configs=empty)]), 7).topics
+    assert result.error_code == Code.INVALID_CONFIG
+    assert "retention.ms" in result.error_message
+    assert metadata(connection, topic).error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_hours_are_told_as_milliseconds_however_they_were_written() -> None:
+    with Broker({"log.retention.hours": " +3 "}) as broker, connect(broker) as connection:
+        create(connection, "t")
+        assert described(connection, "t")["retention.ms"].value == str(3 * 3_600_000)
 
 
 def test_settings_are_set_taken_back_and_lists_grown(connection: RawConnection, topic: str) -> None:

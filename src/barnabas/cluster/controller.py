@@ -67,7 +67,7 @@ def create_topic(image: ClusterImage, wanted: WantedTopic, defaults: BrokerConfi
     if wanted.name in image.topics:
         raise Refused(Code.TOPIC_ALREADY_EXISTS, f"Topic {wanted.name!r} exists already.")
     _check_collision(image, wanted.name)
-    configs = checked_configs({k: v for k, v in wanted.configs.items() if v is not None}, defaults)
+    configs = checked_configs(wanted.configs, defaults)
     partitions = _assigned(image, wanted) if wanted.assignment else _spread(image, wanted, defaults)
     return [TopicCreated(TopicImage(wanted.name, wanted.id, partitions, configs))]
 
@@ -120,13 +120,18 @@ def configure_topic(
     return [TopicConfigured(name, checked_configs(configs, defaults))]
 
 
-def checked_configs(configs: Mapping[str, str], defaults: BrokerConfig) -> dict[str, str]:
+def checked_configs(configs: Mapping[str, str | None], defaults: BrokerConfig) -> dict[str, str]:
     """The same settings, or INVALID_CONFIG with a sentence."""
+    checked: dict[str, str] = {}
+    for name, value in configs.items():
+        if value is None:
+            raise Refused(Code.INVALID_CONFIG, f"{name} was given no value.")
+        checked[name] = value
     try:
-        topic_config(defaults.topic_defaults, configs)
+        topic_config(defaults.topic_defaults, checked)
     except ConfigError as error:
         raise Refused(Code.INVALID_CONFIG, str(error)) from None
-    return dict(configs)
+    return checked
 
 
 def _check_collision(image: ClusterImage, name: str) -> None:
