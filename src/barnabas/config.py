@@ -295,6 +295,7 @@ class BrokerConfig:
     group_consumer_assignors: tuple[str, ...] = _setting(
         ("uniform", "range"),
         "The assignors consumer groups may use; the first is for members that do not choose.",
+        among=("uniform", "range"),
     )
     group_consumer_migration_policy: str = _setting(
         "bidirectional",
@@ -363,11 +364,16 @@ def topic_config(defaults: TopicConfig, overrides: Mapping[str, str]) -> TopicCo
     return replace(defaults, **values) if values else defaults
 
 
-def broker_config(given: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
-    """A broker's settings, and the names nobody knows (to be warned about; Kafka has more than we do)."""
+def broker_config(*places: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
+    """A broker's settings, and the names nobody knows (to be warned about; Kafka has more than we do).
+
+    Of a setting that is given in several places, as in a file and on the command line, the last one counts.
+    """
     known = broker_settings()
     own = {declaration.name for declaration in fields(BrokerConfig)}
-    given = _with_aliases(given)
+    given: dict[str, str] = {}
+    for place in places:
+        given |= _with_aliases(place)
     values: dict[str, Any] = {}
     unknown = [name for name in given if name not in known]
     for name in given.keys() - set(unknown):
@@ -426,7 +432,13 @@ KAFKAS_OWN = frozenset(
 
 
 def _with_aliases(given: Mapping[str, str]) -> dict[str, str]:
-    """Kafka's other spellings: log.dir for log.dirs, node.id for broker.id."""
+    """Kafka's other spellings: log.dir for log.dirs, node.id for broker.id. As in Kafka, ids must agree."""
+    ids = {given[name].strip() for name in ("broker.id", "node.id") if name in given}
+    if len(ids) > 1:
+        raise ConfigError(
+            "broker.id and node.id are two names of one setting: give one of them, or both the same value, "
+            f"not {' and '.join(sorted(ids))}."
+        )
     settled = dict(given)
     for alias, name in (("log.dir", "log.dirs"), ("node.id", "broker.id")):
         if alias in settled:
