@@ -112,7 +112,8 @@ async def alter_configs(
         )
         for resource in request.resources
     ]
-    return AlterConfigsResponse(responses=await _alter(broker, wishes, request.validate_only))
+    rows = await _alter(broker, "AlterConfigs", wishes, request.validate_only)
+    return AlterConfigsResponse(responses=rows)
 
 
 @handles(ApiKey.INCREMENTAL_ALTER_CONFIGS)
@@ -128,11 +129,12 @@ async def incremental_alter_configs(
         )
         for resource in request.resources
     ]
-    return IncrementalAlterConfigsResponse(responses=await _alter(broker, wishes, request.validate_only))
+    rows = await _alter(broker, "IncrementalAlterConfigs", wishes, request.validate_only)
+    return IncrementalAlterConfigsResponse(responses=rows)
 
 
 async def _alter(
-    broker: "Broker", wishes: Sequence[Wish], validate_only: bool
+    broker: "Broker", api: str, wishes: Sequence[Wish], validate_only: bool
 ) -> list[AlterConfigsResourceResponse]:
     named = Counter((wish.kind, wish.name) for wish in wishes)
     rows = []
@@ -142,7 +144,7 @@ async def _alter(
             _check_once(wish, named[wish.kind, wish.name])
             await _alter_one(broker, wish, validate_only)
         except Refused as refused:
-            broker.note_refusal("AlterConfigs", refused, wish.name)
+            broker.note_refusal(api, refused, wish.name)
             row.error_code, row.error_message = refused.code, refused.message
         rows.append(row)
     return rows

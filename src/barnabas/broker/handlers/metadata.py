@@ -49,23 +49,29 @@ def _brokers(image: ClusterImage) -> Iterable[MetadataResponseBroker]:
 
 
 async def _asked_for(broker: "Broker", wanted: MetadataRequestTopic, create: bool) -> MetadataResponseTopic:
+    try:
+        return _described(broker, await _found(broker, wanted, create))
+    except Refused as refused:
+        # No name rather than null: versions 10 and 11 know ids, but not null names.
+        name = wanted.name or ""
+        broker.note_refusal("Metadata", refused, name)
+        return MetadataResponseTopic(refused.code, name, wanted.topic_id)
+
+
+async def _found(broker: "Broker", wanted: MetadataRequestTopic, create: bool) -> TopicImage:
+    image = broker.metadata.image
     if wanted.topic_id != NO_ID:
-        found = broker.metadata.image.topic_by_id(wanted.topic_id)
+        found = image.topic_by_id(wanted.topic_id)
         if found is None:
-            # No name rather than null: versions 10 and 11 know ids, but not null names.
-            return MetadataResponseTopic(Code.UNKNOWN_TOPIC_ID, "", wanted.topic_id)
-        return _described(broker, found)
+            raise Refused(Code.UNKNOWN_TOPIC_ID)
+        return found
     name = wanted.name or ""
-    found = broker.metadata.image.topics.get(name)
-    if found is None:
-        try:
-            check_name(name)
-            if not create or name in INTERNAL_TOPICS:
-                raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
-            found = await _created(broker, name)
-        except Refused as refused:
-            return MetadataResponseTopic(refused.code, name)
-    return _described(broker, found)
+    if name in image.topics:
+        return image.topics[name]
+    check_name(name)
+    if not create or name in INTERNAL_TOPICS:
+        raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
+    return await _created(broker, name)
 
 
 async def _created(broker: "Broker", name: str) -> TopicImage:
