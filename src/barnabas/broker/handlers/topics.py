@@ -1,5 +1,9 @@
-"""CreateTopics v2-7, DeleteTopics v1-6, CreatePartitions v0-3. The controller decides, topic by topic."""
+"""CreateTopics v2-7, DeleteTopics v1-6, CreatePartitions v0-3. The controller decides, topic by topic.
 
+The topics of a request are asked for at once, so that each has all the time its client gives.
+"""
+
+import asyncio
 import logging
 import uuid
 from collections import Counter
@@ -7,6 +11,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from barnabas.broker.connection import Connection
+from barnabas.broker.metadata import Decision
 from barnabas.broker.router import handles
 from barnabas.cluster.controller import WantedTopic, add_partitions, create_topic, delete_topic
 from barnabas.cluster.image import ClusterImage
@@ -39,16 +44,18 @@ log = logging.getLogger("barnabas.topics")
 async def create_topics(
     broker: "Broker", request: CreateTopicsRequest, peer: Connection
 ) -> CreateTopicsResponse:
+    topics = {topic.name: topic for topic in request.topics}
     named = Counter(topic.name for topic in request.topics)
-    results = []
-    for name, topic in {topic.name: topic for topic in request.topics}.items():
+
+    async def result(name: str) -> CreatableTopicResult:
         try:
             _check_once(name, named[name])
-            results.append(await _create(broker, topic, request.validate_only))
+            return await _create(broker, topics[name], request)
         except Refused as refused:
             broker.note_refusal("CreateTopics", refused, name)
-            results.append(CreatableTopicResult(name, error_code=refused.code, error_message=refused.message))
-    return CreateTopicsResponse(topics=results)
+            return CreatableTopicResult(name, error_code=refused.code, error_message=refused.message)
+
+    return CreateTopicsResponse(topics=await asyncio.gather(*map(result, topics)))
 
 
 def _check_once(name: str, times: int) -> None:
@@ -56,7 +63,19 @@ def _check_once(name: str, times: int) -> None:
         raise Refused(Code.INVALID_REQUEST, f"Topic {name!r} is named {times} times in one request.")
 
 
-async def _create(broker: "Broker", topic: CreatableTopic, validate_only: bool) -> CreatableTopicResult:
+async def _change(broker: "Broker", decide: Decision, timeout_ms: int) -> None:
+    """Wait for a change as long as its client does; what takes longer goes on without being waited for."""
+    try:
+        await asyncio.wait_for(broker.metadata.change(decide), timeout_ms / 1000 if timeout_ms > 0 else None)
+    except TimeoutError:
+        raise Refused(
+            Code.REQUEST_TIMED_OUT, f"This takes longer than the {timeout_ms} ms allowed; it goes on."
+        ) from None
+
+
+async def _create(
+    broker: "Broker", topic: CreatableTopic, request: CreateTopicsRequest
+) -> CreatableTopicResult:
     indexes = [assignment.partition_index for assignment in topic.assignments]
     if len(set(indexes)) != len(indexes):
         raise Refused(Code.INVALID_REPLICA_ASSIGNMENT, "A partition is assigned twice.")
@@ -71,8 +90,8 @@ async def _create(broker: "Broker", topic: CreatableTopic, validate_only: bool) 
     made = broker.metadata.image.after(create_topic(broker.metadata.image, wanted, broker.config)).topics[
         topic.name
     ]
-    if not validate_only:
-        await broker.metadata.change(lambda image: create_topic(image, wanted, broker.config))
+    if not request.validate_only:
+        await _change(broker, lambda image: create_topic(image, wanted, broker.config), request.timeout_ms)
         log.info("created topic %s with %d partitions", made.name, len(made.partitions))
     configs = [
         CreatableTopicConfigs(row.name, row.value, row.read_only, row.source, False)
@@ -80,7 +99,7 @@ async def _create(broker: "Broker", topic: CreatableTopic, validate_only: bool) 
     ]
     return CreatableTopicResult(
         made.name,
-        NO_ID if validate_only else made.id,
+        NO_ID if request.validate_only else made.id,
         num_partitions=len(made.partitions),
         replication_factor=len(made.partitions[0].replicas),
         configs=configs,
@@ -94,16 +113,19 @@ async def delete_topics(
     image = broker.metadata.image
     wanted = request.topics or [DeleteTopicState(name) for name in request.topic_names]
     named = Counter(_name_and_id(image, state) for state in wanted)
-    results = []
-    for (name, topic_id), state in {_name_and_id(image, state): state for state in wanted}.items():
+    states = {_name_and_id(image, state): state for state in wanted}
+
+    async def result(key: tuple[str | None, UUID]) -> DeletableTopicResult:
+        name, topic_id = key
         shown = name or str(topic_id)
         try:
-            _check_once(shown, named[name, topic_id])
-            results.append(await _delete(broker, state.name, state.topic_id))
+            _check_once(shown, named[key])
+            return await _delete(broker, states[key], request.timeout_ms)
         except Refused as refused:
             broker.note_refusal("DeleteTopics", refused, shown)
-            results.append(DeletableTopicResult(name, topic_id, refused.code, refused.message))
-    return DeleteTopicsResponse(responses=results)
+            return DeletableTopicResult(name, topic_id, refused.code, refused.message)
+
+    return DeleteTopicsResponse(responses=await asyncio.gather(*map(result, states)))
 
 
 def _name_and_id(image: ClusterImage, state: DeleteTopicState) -> tuple[str | None, UUID]:
@@ -112,7 +134,8 @@ def _name_and_id(image: ClusterImage, state: DeleteTopicState) -> tuple[str | No
     return (state.name, state.topic_id) if found is None else (found.name, found.id)
 
 
-async def _delete(broker: "Broker", name: str | None, topic_id: UUID) -> DeletableTopicResult:
+async def _delete(broker: "Broker", state: DeleteTopicState, timeout_ms: int) -> DeletableTopicResult:
+    name, topic_id = state.name, state.topic_id
     if (name is None) == (topic_id == NO_ID):
         raise Refused(Code.INVALID_REQUEST, "Name the topic to delete either by its name or by its id.")
     if name is None:
@@ -122,7 +145,7 @@ async def _delete(broker: "Broker", name: str | None, topic_id: UUID) -> Deletab
         name = found.name
     gone = name
     image = broker.metadata.image
-    await broker.metadata.change(lambda image: delete_topic(image, gone, broker.config))
+    await _change(broker, lambda image: delete_topic(image, gone, broker.config), timeout_ms)
     log.info("deleted topic %s", gone)
     return DeletableTopicResult(gone, image.topics[gone].id if gone in image.topics else topic_id)
 
@@ -131,26 +154,33 @@ async def _delete(broker: "Broker", name: str | None, topic_id: UUID) -> Deletab
 async def create_partitions(
     broker: "Broker", request: CreatePartitionsRequest, peer: Connection
 ) -> CreatePartitionsResponse:
+    topics = {topic.name: topic for topic in request.topics}
     named = Counter(topic.name for topic in request.topics)
-    results = []
-    for name, topic in {topic.name: topic for topic in request.topics}.items():
-        result = CreatePartitionsTopicResult(name)
+
+    async def result(name: str) -> CreatePartitionsTopicResult:
         try:
             _check_once(name, named[name])
-            await _add_partitions(broker, topic, request.validate_only)
+            await _add_partitions(broker, topics[name], request)
+            return CreatePartitionsTopicResult(name)
         except Refused as refused:
             broker.note_refusal("CreatePartitions", refused, name)
-            result.error_code, result.error_message = refused.code, refused.message
-        results.append(result)
-    return CreatePartitionsResponse(results=results)
+            return CreatePartitionsTopicResult(name, refused.code, refused.message)
+
+    return CreatePartitionsResponse(results=await asyncio.gather(*map(result, topics)))
 
 
-async def _add_partitions(broker: "Broker", topic: CreatePartitionsTopic, validate_only: bool) -> None:
+async def _add_partitions(
+    broker: "Broker", topic: CreatePartitionsTopic, request: CreatePartitionsRequest
+) -> None:
     assignments = None
     if topic.assignments is not None:
         assignments = [assignment.broker_ids for assignment in topic.assignments]
-    if validate_only:
+    if request.validate_only:
         add_partitions(broker.metadata.image, topic.name, topic.count, assignments)
         return
-    await broker.metadata.change(lambda image: add_partitions(image, topic.name, topic.count, assignments))
+    await _change(
+        broker,
+        lambda image: add_partitions(image, topic.name, topic.count, assignments),
+        request.timeout_ms,
+    )
     log.info("topic %s has %d partitions now", topic.name, topic.count)
