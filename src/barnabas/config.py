@@ -56,11 +56,31 @@ class TopicConfig:
         among=("delete", "compact"),
         synonyms=("log.cleanup.policy",),
     )
+    compression_gzip_level: int = _int(
+        -1,
+        "Accepted for compatibility: what the broker itself compresses with gzip has the level -1.",
+        among=("-1", *map(str, range(1, 10))),
+        synonyms=("compression.gzip.level",),
+    )
+    compression_lz4_level: int = _int(
+        9,
+        "Accepted for compatibility: what the broker itself compresses with lz4 has the fastest level.",
+        least=1,
+        most=17,
+        synonyms=("compression.lz4.level",),
+    )
     compression_type: str = _setting(
         "producer",
         "How batches are stored: producer keeps what the producer chose, else the broker recompresses.",
         among=("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
         synonyms=("compression.type",),
+    )
+    compression_zstd_level: int = _int(
+        3,
+        "Accepted for compatibility: what the broker itself compresses with zstd has the level 3.",
+        least=-131_072,
+        most=22,
+        synonyms=("compression.zstd.level",),
     )
     delete_retention_ms: int = _setting(
         DAY_MS,
@@ -86,11 +106,29 @@ class TopicConfig:
         least=0,
         synonyms=("log.flush.interval.ms",),
     )
+    follower_replication_throttled_replicas: tuple[str, ...] = _setting(
+        (), "Accepted for compatibility: no follower is slowed down."
+    )
     index_interval_bytes: int = _int(
         4096,
         "How many bytes of log lie between two entries of the sparse index.",
         least=0,
         synonyms=("log.index.interval.bytes",),
+    )
+    leader_replication_throttled_replicas: tuple[str, ...] = _setting(
+        (), "Accepted for compatibility: no leader is slowed down."
+    )
+    local_retention_bytes: int = _setting(
+        -2,
+        "Accepted for compatibility: all segments are local, and retention.bytes is what counts.",
+        least=-2,
+        synonyms=("log.local.retention.bytes",),
+    )
+    local_retention_ms: int = _setting(
+        -2,
+        "Accepted for compatibility: all segments are local, and retention.ms is what counts.",
+        least=-2,
+        synonyms=("log.local.retention.ms",),
     )
     max_compaction_lag_ms: int = _setting(
         LONG_MAX,
@@ -145,6 +183,17 @@ class TopicConfig:
         False,
         "Accepted for compatibility: segments always grow as they are written.",
         synonyms=("log.preallocate",),
+    )
+    remote_log_copy_disable: bool = _setting(
+        False, "Accepted for compatibility: nothing is copied to a remote storage."
+    )
+    remote_log_delete_on_disable: bool = _setting(
+        False, "Accepted for compatibility: there is nothing in a remote storage to delete."
+    )
+    remote_storage_enable: bool = _setting(
+        False,
+        "Whether segments are kept in a remote storage too: there is none here.",
+        among=("false",),
     )
     retention_bytes: int = _setting(
         -1,
@@ -322,7 +371,6 @@ def broker_settings() -> dict[str, Setting]:
     """All settings a broker has, by Kafka's name: its own, and the defaults it hands to topics."""
     found = {s.name: s for s in map(_declared, fields(BrokerConfig)) if s.doc}
     for topical in topic_settings().values():
-        coarsest = topical.synonyms[-1][0]
         for name, scale in topical.synonyms:
             # Of several spellings only the coarsest has a default, as in Kafka: log.retention.hours is 168.
             scaled = (
@@ -333,7 +381,7 @@ def broker_settings() -> dict[str, Setting]:
             found[name] = replace(
                 topical,
                 name=name,
-                default=scaled if name == coarsest else None,
+                default=scaled if name == topical.synonyms[-1][0] else None,
                 doc=f"The default of a topic's {topical.name}. {topical.doc}",
                 least=-1 if scale > 1 else topical.least,
                 synonyms=(),

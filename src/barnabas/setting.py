@@ -57,8 +57,9 @@ class Setting:
         text = text.strip()
         match self.kind:
             case Kind.BOOLEAN:
-                if text.lower() not in ("true", "false"):
-                    raise self._refuse(text, "true or false")
+                allowed = self.among or ("true", "false")
+                if text.lower() not in allowed:
+                    raise self._refuse(text, " or ".join(allowed))
                 return text.lower() == "true"
             case Kind.INT | Kind.LONG | Kind.DOUBLE:
                 return self._parse_number(text)
@@ -76,6 +77,8 @@ class Setting:
         whole = self.kind is not Kind.DOUBLE
         if not (_WHOLE if whole else _REAL).fullmatch(text):
             raise self._refuse(text, "a whole number" if whole else "a number")
+        if self.among and text not in self.among:
+            raise self._refuse(text, "one of " + ", ".join(self.among))
         number = int(text) if whole else float(text)
         least = self.least if self.least is not None else -(2**63)
         most = self.most if self.most is not None else (INT_MAX if self.kind is Kind.INT else LONG_MAX)

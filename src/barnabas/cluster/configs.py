@@ -114,7 +114,8 @@ class Levels:
         for name, scale in setting.synonyms:
             yield from self._set(name, scale)
         assert setting.default is not None
-        yield Origin(setting.synonyms[0][0], render(setting.default), Source.DEFAULT)
+        name = setting.synonyms[0][0] if setting.synonyms else setting.name
+        yield Origin(name, render(setting.default), Source.DEFAULT)
 
 
 def altered(
