@@ -21,10 +21,8 @@ def up(
     log_format: str = "text",
 ) -> None:
     """Start one broker that keeps its data in a folder."""
-    given = {"listeners": _as_listener(listen), "log.dirs": data} | _pairs(settings)
-    if metrics:
-        given["metrics.listen"] = metrics
-    _run(given, log_format)
+    given = {"listeners": _as_listener(listen), "log.dirs": data}
+    _run(given, _pairs(settings), metrics, log_format)
 
 
 def broker(config: str, settings: Sequence[str] = (), metrics: str = "", log_format: str = "text") -> None:
@@ -38,18 +36,15 @@ def broker(config: str, settings: Sequence[str] = (), metrics: str = "", log_for
         raise BarnabasError(f"Cannot read {config}: {error.strerror}.") from None
     except UnicodeDecodeError:
         raise BarnabasError(f"Cannot read {config}: it is not UTF-8 text.") from None
-    given |= _pairs(settings)
-    if metrics:
-        given["metrics.listen"] = metrics
-    _run(given, log_format)
+    _run(given, _pairs(settings), metrics, log_format)
 
 
-def _run(given: dict[str, str], log_format: str) -> None:
+def _run(given: dict[str, str], over: dict[str, str], metrics: str, log_format: str) -> None:
     from barnabas.broker.run import run
     from barnabas.cli.logs import log_to_stderr
 
     log_to_stderr(log_format)
-    config, unknown = broker_config(given)
+    config, unknown = broker_config(given, over, {"metrics.listen": metrics} if metrics else {})
     for name in unknown:
         if name in KAFKAS_OWN:
             log.info("%s is not used here", name)
