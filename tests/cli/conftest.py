@@ -32,18 +32,21 @@ def environment(bootstrap: str) -> dict[str, str]:
 
 @pytest.fixture
 def barnabas(environment: dict[str, str]) -> Run:
-    """Runs `barnabas` with these arguments; text given as `stdin` comes through a pipe."""
+    """Runs `barnabas` with these arguments; text given as `stdin` comes through a pipe.
+
+    Bytes that are no UTF-8 are surrogates here, as they are in sys.argv: os.fsdecode.
+    """
 
     def run(*arguments: str | Path, stdin: str = "") -> Ended:
         done = subprocess.run(
             [COMMAND, *arguments],
-            input=stdin.encode(),
+            input=os.fsencode(stdin),
             capture_output=True,
             env=environment,
             timeout=120,
             check=False,
         )
-        return Ended(done.returncode, done.stdout.decode(), done.stderr.decode())
+        return Ended(done.returncode, os.fsdecode(done.stdout), os.fsdecode(done.stderr))
 
     return run
 

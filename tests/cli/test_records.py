@@ -38,6 +38,25 @@ def test_keys_headers_and_nulls_come_out_as_json(barnabas: Run, topic: str) -> N
     assert all(each["headers"] == [["from", "cli"], ["n", "1"]] for each in found)
 
 
+def test_bytes_that_are_no_text_may_be_typed(barnabas: Run, topic: str) -> None:
+    byte = os.fsdecode(b"\xff")
+    assert barnabas("produce", topic, "-k", byte, "-H", f"h={byte}", stdin="v\n") == (0, "", "")
+    found = barnabas("consume", topic, *TO_END, "-f", f"{byte}%k %v %h\\n")
+    assert found == (0, f"{byte}{byte} v h={byte}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        *(("\\t", "\t"), ("\\u20ac", "€"), ("€", "€"), ("\\u00e9", "é"), ("\\\\u", "\\u")),
+        *((each, os.fsdecode(b"\xff")) for each in ("\\xff", "\\377", os.fsdecode(b"\xff"))),
+    ],
+)
+def test_a_separator_may_be_any_character_or_byte(barnabas: Run, topic: str, typed: str, meant: str) -> None:
+    assert barnabas("produce", topic, "-K", typed, stdin=f"k{meant}v\n") == (0, "", "")
+    assert barnabas("consume", topic, *TO_END, "-f", "%k %v\\n").out == "k v\n"
+
+
 def test_json_lines_make_a_faithful_copy(barnabas: Run, bootstrap: str, topic: str) -> None:
     with Producer(bootstrap) as producer:
         producer.send(topic, b"\xff\x00", key=b"\xfe", headers=[("h", b"\xfd"), ("h", None)], timestamp=1234)

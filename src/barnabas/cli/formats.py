@@ -4,6 +4,8 @@ In JSON a key, value or header value is a string, null, or {"base64": "..."} whe
 """
 
 import json
+import os
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
@@ -99,7 +101,7 @@ def _template(text: str) -> Write:
                 f"A format has no %{letter}: use {' '.join('%' + each for each in _LETTERS)} or %%."
             )
         else:
-            parts.append(sign.encode())
+            parts.append(os.fsencode(sign))
             at -= 1
         at += 2
     return lambda record: b"".join(part if isinstance(part, bytes) else part(record) for part in parts)
@@ -111,10 +113,10 @@ def reader(name: str, key_separator: str | None, null_marker: str | None) -> Rea
         return _from_json_line
     if name != "value":
         raise WrongUsage(f"There is no format {name!r}: use value or json.")
-    null = None if null_marker is None else null_marker.encode()
+    null = None if null_marker is None else os.fsencode(null_marker)
     if key_separator is None:
         return lambda line: Parsed(None if line == null else line)
-    separator = key_separator.encode().decode("unicode_escape").encode("latin-1")
+    separator = _unescaped(key_separator)
     if not separator:
         raise WrongUsage("--key-separator is empty.")
 
@@ -125,6 +127,23 @@ def reader(name: str, key_separator: str | None, null_marker: str | None) -> Rea
         return Parsed(None if value == null else value, None if key == null else key)
 
     return keyed
+
+
+_ESCAPE = re.compile(rb"\\(?:u.{4}|U.{8}|x..|[0-7]{1,3}|.|$)", re.DOTALL)
+
+
+def _unescaped(text: str) -> bytes:
+    """A separator as bytes: Python's escapes are understood, of which \\x names a byte and \\u a character."""
+
+    def meant(escape: re.Match[bytes]) -> bytes:
+        return escape[0].decode("unicode_escape").encode("utf-8" if escape[0][1:2] in b"uU" else "latin-1")
+
+    try:
+        return _ESCAPE.sub(meant, os.fsencode(text))
+    except UnicodeError:
+        raise WrongUsage(
+            f"--key-separator '{text}' has a backslash that begins no escape: say \\\\ for the sign itself."
+        ) from None
 
 
 def _from_json_line(line: bytes) -> Parsed:

@@ -114,7 +114,7 @@ def _header(text: str) -> tuple[str, bytes | None]:
     name, equals, value = text.partition("=")
     if not name or not equals:
         raise WrongUsage(f"--header takes NAME=VALUE, not {text!r}.")
-    return name, value.encode()
+    return name, os.fsencode(value)
 
 
 class Line:
@@ -134,7 +134,7 @@ class Line:
         self.producer = producer
         self._topic = topic
         self._read = read
-        self._key = None if key is None else key.encode()
+        self._key = None if key is None else os.fsencode(key)
         self._headers = headers
         self._partition = partition
 
@@ -156,6 +156,8 @@ class Line:
 
 def _send_file(path: Path, line: Line) -> None:
     if str(path) == "-":
+        if sys.stdin is None:
+            raise BarnabasError("There is nothing to send: stdin is closed.")
         _send_lines(_arriving(sys.stdin.fileno(), line.producer), line, lambda size: None)
         return
     with path.open("rb", buffering=0) as file:
@@ -198,7 +200,7 @@ def _arriving(fd: int, producer: "Producer") -> Iterator[bytes]:
 @contextmanager
 def _progress(name: str, size: int) -> Iterator[Callable[[int], None]]:
     """A bar on a terminal, nothing elsewhere."""
-    if not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty():
         yield lambda done: None
         return
     from rich.console import Console
