@@ -43,13 +43,24 @@ def test_wrong_usage_ends_with_2(barnabas: Run) -> None:
         ("consume", "t", "--max", "x"),
         ("consume", "t", "--from-beginning", "--offset", "1"),
         ("consume", "t", "--format", "xml"),
+        ("consume", "t", "--offset", ""),
+        ("consume", "t", "--offset", "9" * 20),
+        ("consume", "t", "--from-time", "9" * 20),
+        ("consume", "t", "--from-time", "9" * 5000),
+        ("consume", "t", "--from-time", "999999999999999d"),
+        ("consume", "t", "--from-time", "1969-12-31T23:59:59.999Z"),
         ("up", "--set", "x"),
         ("up", "--set", "x", "--log-format", "json"),
         ("topic", "create", "t", "--config", "x"),
+        ("topic", "create", "t", "--partitions", "99999999999"),
+        ("topic", "create", "t", "--replication-factor", "70000"),
+        ("topic", "alter", "t", "--partitions", "99999999999"),
         ("topic", "alter", "t"),
         ("config", "set", "--topic", "t", "x"),
         ("config", "describe"),
         ("produce", "t", "-H", "x"),
+        ("produce", "t", "-K", "\\"),
+        ("produce", "t", "-K", "\\ud800"),
         ("produce", "t", "--acks", "2"),
         ("produce", "t", "-z", "rar"),
         ("group", "reset", "g", "--topic", "t"),
@@ -163,3 +174,19 @@ def test_a_closed_stdout_gets_no_traceback(environment: dict[str, str]) -> None:
         check=False,
     )
     assert "Traceback" not in done.stderr
+
+
+def test_a_closed_stdin_or_stdout_is_one_sentence(environment: dict[str, str]) -> None:
+    for command, sentence in (
+        ("produce t <&-", "There is nothing to send: stdin is closed."),
+        ("consume t >&-", "There is nowhere to print to: stdout is closed."),
+    ):
+        done = subprocess.run(
+            ["sh", "-c", f'"{COMMAND}" {command}'],
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+            timeout=120,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (1, f"barnabas: {sentence}\n")

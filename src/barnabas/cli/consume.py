@@ -85,7 +85,11 @@ def consume(
 
     if from_beginning + (offset is not None) + (from_time is not None) > 1:
         raise WrongUsage("Give only one of --from-beginning, --offset and --from-time.")
+    if offset is not None and not re.fullmatch(r"earliest|latest|-?\d{1,18}", offset):
+        raise WrongUsage(f"--offset takes a number, earliest or latest, not {offset!r}.")
     write = writer(format)
+    if sys.stdout is None:
+        raise BarnabasError("There is nowhere to print to: stdout is closed.")
     if group is not None:
         if partition or offset is not None or from_time is not None:
             raise WrongUsage(
@@ -104,7 +108,7 @@ def consume(
         elif start is not None:
             consumer.seek_to_time(start)
         else:
-            _seek(consumer, offset or "latest")
+            _seek(consumer, "latest" if offset is None else offset)
         _copy(consumer, write, max_records, until_end, timeout_ms)
 
 
@@ -188,7 +192,7 @@ def _seek(consumer: "Consumer", offset: str) -> None:
         consumer.seek_to_beginning()
     elif offset == "latest":
         consumer.seek_to_end()
-    elif re.fullmatch(r"-?\d+", offset):
+    else:
         number = int(offset)
         ends = consumer.end_offsets(consumer.assignment())
         starts = consumer.beginning_offsets(consumer.assignment()) if number < 0 else {}
@@ -200,8 +204,6 @@ def _seek(consumer: "Consumer", offset: str) -> None:
                     "what comes after its end is shown.",
                     err=True,
                 )
-    else:
-        raise WrongUsage(f"--offset takes a number, earliest or latest, not {offset!r}.")
 
 
 def _copy(

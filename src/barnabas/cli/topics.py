@@ -15,6 +15,7 @@ from barnabas.cli.options import (
     pairs,
 )
 from barnabas.errors import TopicAlreadyExists
+from barnabas.setting import INT_MAX
 
 if TYPE_CHECKING:
     from barnabas.client.metadata import Topic
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="Create, list, describe, change and delete topics.", no_args_is_help=True, rich_markup_mode=None
 )
+
+_SHORT_MAX = 2**15 - 1
 
 Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")]
 
@@ -32,10 +35,13 @@ def create(
     name: Name,
     partitions: Annotated[
         int | None,
-        typer.Option("--partitions", min=1, help="How many; the broker's num.partitions if not given."),
+        typer.Option(
+            "--partitions", min=1, max=INT_MAX, help="How many; the broker's num.partitions if not given."
+        ),
     ] = None,
     replication_factor: Annotated[
-        int | None, typer.Option("--replication-factor", min=1, help="Replicas of each partition.")
+        int | None,
+        typer.Option("--replication-factor", min=1, max=_SHORT_MAX, help="Replicas of each partition."),
     ] = None,
     config: Configs = None,
     if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Be content if it exists.")] = False,
@@ -124,7 +130,8 @@ def _numbers(brokers: tuple[int, ...]) -> str:
 def alter(
     name: Name,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", min=1, help="Grow to so many; they cannot become fewer.")
+        int | None,
+        typer.Option("--partitions", min=1, max=INT_MAX, help="Grow to so many; they cannot become fewer."),
     ] = None,
     config: Configs = None,
     delete_config: Annotated[
