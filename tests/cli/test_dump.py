@@ -7,7 +7,7 @@ import pytest
 
 from barnabas import Producer
 from barnabas.testing import Broker
-from barnabas.wire.batch import Record, encode_batch
+from barnabas.wire.batch import Record, encode_batch, seal
 from barnabas.wire.compression import Compression
 from tests.cli.conftest import Run
 
@@ -74,10 +74,31 @@ def test_damage_is_found_and_told(barnabas: Run, segment: Path) -> None:
         assert ended.code == 1
         assert ended.err.startswith(f"barnabas: {segment}")
         assert ended.err.endswith(f"{sentence}\n")
-    segment.write_bytes(whole + bytes(100))
-    assert barnabas("log", "dump", segment).code == 0, "reserved space is no damage"
+    for reserved in (100, 5000):
+        segment.write_bytes(whole + bytes(reserved))
+        assert barnabas("log", "dump", segment).code == 0, "reserved space is no damage"
+        segment.write_bytes(whole + bytes(reserved) + BATCHES[0])
+        ended = barnabas("log", "dump", segment)
+        assert ended.code == 1, "a hole is"
+        assert ended.err.startswith(f"barnabas: {segment}, byte {len(whole)}: ")
     segment.write_bytes(b"")
     assert barnabas("log", "dump", segment) == (0, "", "")
+
+
+def test_a_broken_file_keeps_no_other_from_being_read(barnabas: Run, segment: Path, tmp_path: Path) -> None:
+    broken, absent = tmp_path / "broken.log", tmp_path / "absent.log"
+    unknown_codec = bytearray(BATCHES[0])
+    unknown_codec[22] = 7
+    seal(unknown_codec, 0, len(unknown_codec))
+    broken.write_bytes(BATCHES[0] + unknown_codec)
+    ended = barnabas("log", "dump", "--no-records", broken, absent, segment)
+    assert ended.code == 1
+    assert ended.err.splitlines() == [
+        f"barnabas: {broken}, byte {len(BATCHES[0])}: There is no compression number 7.",
+        f"barnabas: {absent}: No such file or directory.",
+    ]
+    _, of_segment = ended.out.split(f"{segment}:\n")
+    assert len(of_segment.splitlines()) == len(BATCHES)
 
 
 def test_the_files_of_a_broker_can_be_read(barnabas: Run, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from barnabas.cli.exits import ends_well
+from barnabas.cli.exits import ends_well, try_each
 from barnabas.errors import BarnabasError, Refused
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ app = typer.Typer(help="Look into log files.", no_args_is_help=True, rich_markup
 
 _INDEX = Struct(">ii")
 _TIME_INDEX = Struct(">qi")
+_CHUNK = 1 << 20
 
 
 @app.callback()
@@ -46,7 +47,8 @@ def dump(
     barnabas log dump data/orders-0/00000000000000000000.log
     barnabas log dump --no-records --json data/orders-0/*.log
     """
-    for path in files:
+
+    def dump_one(path: Path) -> None:
         if len(files) > 1 and not as_json:
             typer.echo(f"{path}:")
         if path.suffix == ".index":
@@ -55,6 +57,8 @@ def dump(
             _dump_entries(path, _TIME_INDEX, ("timestamp", "offset"), as_json)
         else:
             _dump_segment(path, records, as_json)
+
+    try_each(files, dump_one)
 
 
 def _dump_entries(path: Path, layout: Struct, names: tuple[str, str], as_json: bool) -> None:
@@ -77,14 +81,14 @@ def _dump_segment(path: Path, with_records: bool, as_json: bool) -> None:
     from barnabas.wire.batch import decode_batch
 
     for at, header, batch in _batches(path):
-        shown = _batch(at, header)
-        typer.echo(
-            json.dumps(shown) if as_json else " ".join(f"{name}: {value}" for name, value in shown.items())
-        )
-        if not with_records:
-            continue
         try:
-            found = decode_batch(batch)
+            shown = _batch(at, header)
+            typer.echo(
+                json.dumps(shown)
+                if as_json
+                else " ".join(f"{name}: {value}" for name, value in shown.items())
+            )
+            found = decode_batch(batch) if with_records else []
         except Refused as error:
             raise BarnabasError(f"{path}, byte {at}: {error}") from None
         for record in found:
@@ -114,12 +118,12 @@ def _batches(path: Path) -> "Iterator[tuple[int, BatchHeader, memoryview]]":
             yield at, header, view[at : at + header.size]
             end = at + header.size
     except Refused as error:
-        # Space that a broker reserves and has not used yet is zeros, and no damage.
-        if any(view[end : end + 4096]):
-            raise BarnabasError(f"{path}, byte {end}: {error}") from None
-        return
-    if end < size and any(view[end:]):
-        raise BarnabasError(f"{path}: the last {size - end} bytes are no whole batch.")
+        why = str(error)
+    else:
+        why = f"the last {size - end} bytes are no whole batch."
+    # Space that a broker reserves and has not used yet is zeros up to the end, and no damage.
+    if any(bytes(view[at : at + _CHUNK]).strip(b"\0") for at in range(end, size, _CHUNK)):
+        raise BarnabasError(f"{path}, byte {end}: {why}")
 
 
 def _batch(at: int, header: "BatchHeader") -> dict[str, int | str | bool]:

@@ -6,7 +6,7 @@ reader of a pipe went away. BARNABAS_DEBUG=1 shows the traceback of what is our 
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import NoReturn, ParamSpec, TypeVar
 
@@ -35,15 +35,12 @@ def ends_well(command: Callable[P, T]) -> Callable[P, T]:
             _flush()  # a pipe that is closed already must be noticed here, not at exit
         except WrongUsage as error:
             fail(str(error), WRONG_USAGE)
-        except BarnabasError as error:
-            fail(str(error))
         except KeyboardInterrupt:
             sys.exit(INTERRUPTED)
         except BrokenPipeError:
             _leave_quietly()
-        except OSError as error:
-            about = f"{error.filename}: " if error.filename else ""
-            fail(f"{about}{error.strerror or error}.")
+        except (BarnabasError, OSError) as error:
+            fail(_sentence(error))
         except Exception as error:
             if os.environ.get("BARNABAS_DEBUG"):
                 raise
@@ -55,11 +52,39 @@ def ends_well(command: Callable[P, T]) -> Callable[P, T]:
     return wrapped
 
 
+def try_each(things: Iterable[T], do: Callable[[T], None]) -> None:
+    """Do it to each, tell of every one that it fails for, and fail at the end. No broker to ask ends it at once."""
+    from barnabas.errors import NetworkException, RequestTimedOut
+
+    failed = False
+    for thing in things:
+        try:
+            do(thing)
+        except (BrokenPipeError, NetworkException, RequestTimedOut):
+            raise
+        except (BarnabasError, OSError) as error:
+            _tell(_sentence(error))
+            failed = True
+    if failed:
+        sys.exit(FAILED)
+
+
 def fail(sentence: str, code: int = FAILED) -> NoReturn:
     """Say what is wrong and end."""
+    _tell(sentence)
+    sys.exit(code)
+
+
+def _sentence(error: BarnabasError | OSError) -> str:
+    if isinstance(error, BarnabasError):
+        return str(error)
+    about = f"{error.filename}: " if error.filename else ""
+    return f"{about}{error.strerror or error}."
+
+
+def _tell(sentence: str) -> None:
     _flush()
     sys.stderr.write(f"barnabas: {sentence}\n")
-    sys.exit(code)
 
 
 def _flush() -> None:
