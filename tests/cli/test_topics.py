@@ -51,6 +51,15 @@ def test_what_is_there_already_or_not_there_is_one_sentence(barnabas: Run, topic
     assert barnabas("topic", "create", topic, "--if-not-exists").code == 0
 
 
+def test_what_cannot_be_deleted_keeps_no_other_from_it(barnabas: Run, topic: str) -> None:
+    barnabas("topic", "create", topic)
+    ended = barnabas("topic", "delete", f"{topic}.no", f"{topic}.neither", topic)
+    assert (ended.code, ended.out) == (1, f"Deleted topic {topic}.\n")
+    first, second = ended.err.splitlines()
+    assert first.startswith(f"barnabas: Topic '{topic}.no'")
+    assert second.startswith(f"barnabas: Topic '{topic}.neither'")
+
+
 def test_nothing_to_alter_is_told(barnabas: Run, topic: str) -> None:
     ended = barnabas("topic", "alter", topic)
     assert (ended.code, ended.out) == (2, "")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from barnabas.cli.exits import WrongUsage
+from barnabas.cli.exits import WrongUsage, try_each
 
 if TYPE_CHECKING:
     from barnabas.client.admin import Admin
@@ -52,10 +52,10 @@ def admin_of(bootstrap: str) -> "Admin":
 
 
 def delete_each(what: str, names: Iterable[str], delete: Callable[[str], None], if_exists: bool) -> None:
-    """Delete topics or groups one after the other, and say so of each."""
+    """Delete topics or groups one after the other, and say of each what became of it."""
     from barnabas.errors import GroupIdNotFound, UnknownTopicOrPartition
 
-    for name in names:
+    def delete_one(name: str) -> None:
         try:
             delete(name)
         except (GroupIdNotFound, UnknownTopicOrPartition):
@@ -63,6 +63,8 @@ def delete_each(what: str, names: Iterable[str], delete: Callable[[str], None], 
                 raise
         else:
             typer.echo(f"Deleted {what} {name}.")
+
+    try_each(names, delete_one)
 
 
 def pairs(settings: list[str] | None, option: str) -> dict[str, str]:
