@@ -50,6 +50,7 @@ def test_wrong_usage_ends_with_2(barnabas: Run) -> None:
         ("consume", "t", "--from-time", "999999999999999d"),
         ("consume", "t", "--from-time", "1969-12-31T23:59:59.999Z"),
         ("up", "--set", "x"),
+        ("up", "--listen", "127.0.0.1:x", "--data", "a, b"),
         ("up", "--set", "x", "--log-format", "json"),
         ("topic", "create", "t", "--config", "x"),
         ("topic", "create", "t", "--partitions", "99999999999"),

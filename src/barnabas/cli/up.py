@@ -21,6 +21,10 @@ def up(
     log_format: str = "text",
 ) -> None:
     """Start one broker that keeps its data in a folder."""
+    if "," in data:
+        raise WrongUsage(
+            f"--data takes one folder, without a comma: say --set log.dirs={data!r} for several."
+        )
     given = {"listeners": _as_listener(listen), "log.dirs": data}
     _run(given, _pairs(settings), metrics, log_format)
 
