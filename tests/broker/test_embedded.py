@@ -47,6 +47,42 @@ def test_stopping_twice_or_too_early_does_no_harm(temporary: Path) -> None:
     assert not list(temporary.iterdir())
 
 
+def test_numbers_and_booleans_are_settings_too() -> None:
+    given = {"num.partitions": 4, "auto.create.topics.enable": False, "log.cleaner.min.cleanable.ratio": 0.25}
+    with Broker(given) as broker, Admin(bootstrap_servers=broker.bootstrap) as admin:
+        itself = Resource(ResourceType.BROKER, str(admin.describe_cluster().brokers[0].id))
+        found = {each.name: each.value for each in admin.describe_configs(itself, list(given))}
+    assert found == {
+        "num.partitions": "4",
+        "auto.create.topics.enable": "false",
+        "log.cleaner.min.cleanable.ratio": "0.25",
+    }
+    with pytest.raises(BarnabasError, match=r"num\.partitions takes text, a number or a boolean, not None"):
+        Broker({"num.partitions": None})  # type: ignore[dict-item]
+
+
+def test_a_stopped_broker_starts_again(temporary: Path) -> None:
+    place = TopicPartition("t", 0)
+    for broker, kept in ((Broker(data=temporary / "kept"), 2), (Broker(), 1)):
+        for _ in range(2):
+            with broker, Producer(bootstrap_servers=broker.bootstrap) as producer:
+                producer.send("t", b"v").result()
+                with Consumer(bootstrap_servers=broker.bootstrap) as consumer:
+                    end = consumer.end_offsets([place])[place]
+        assert end == kept
+    assert list(temporary.iterdir()) == [temporary / "kept"]
+
+
+def test_a_broker_that_runs_is_not_started_twice() -> None:
+    with Broker() as broker, pytest.raises(BarnabasError, match="started already"):
+        broker.start()
+
+
+def test_a_comma_in_the_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BarnabasError, match="comma"):
+        Broker(data=tmp_path / "a,b")
+
+
 def test_retention_rests_unless_it_is_asked_for() -> None:
     # Kafka looks every five minutes; a run of tests is longer than that, and once lost its records halfway.
     with Broker() as broker, Admin(bootstrap_servers=broker.bootstrap) as admin:

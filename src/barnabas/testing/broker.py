@@ -11,6 +11,7 @@ import shutil
 import tempfile
 import threading
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -20,26 +21,36 @@ from barnabas.errors import BarnabasError
 
 
 class Broker:
-    """A broker for as long as the `with` block lasts. Settings are Kafka's: `Broker({"num.partitions": "3"})`.
+    """A broker for as long as the `with` block lasts. Settings are Kafka's: `Broker({"num.partitions": 3})`.
 
     Given a folder, it keeps its data there, and a second one on the same folder goes on from it.
+    Once stopped it can be started again: on its folder if it was given one, on an empty one if not, and with
+    port 0 at a new address.
     Retention rests unless `log.retention.check.interval.ms` is set: tests write records of fixed, long gone hours, and
     those would vanish in the fifth minute.
     """
 
     def __init__(
-        self, settings: dict[str, str] | None = None, *, data: Path | str | None = None, port: int = 0
+        self,
+        settings: Mapping[str, str | float] | None = None,
+        *,
+        data: Path | str | None = None,
+        port: int = 0,
     ) -> None:
         self._is_temporary = data is None
         self.data = (
             Path(data) if data is not None else Path(tempfile.gettempdir()) / f"barnabas-{uuid.uuid4().hex}"
         )
+        if "," in str(self.data):
+            raise BarnabasError(
+                f"The folder {str(self.data)!r} has a comma, which parts folders in log.dirs."
+            )
         given = {
             "listeners": f"PLAINTEXT://127.0.0.1:{port}",
             "log.dirs": str(self.data),
             "group.initial.rebalance.delay.ms": "0",
             "log.retention.check.interval.ms": str(1 << 40),
-            **(settings or {}),
+            **{name: _as_text(name, value) for name, value in (settings or {}).items()},
         }
         self._config, unknown = broker_config(given)
         if unknown:
@@ -49,30 +60,29 @@ class Broker:
         self._stopping: asyncio.Event | None = None
         self._started = threading.Event()
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="barnabas-broker", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def start(self) -> "Broker":
+        """Returns once it serves at `bootstrap`."""
+        if self._thread is not None:
+            raise BarnabasError("This broker was started already, and is not stopped.")
+        self._started.clear()
         if self._is_temporary:
             self.data.mkdir(mode=0o700)
+        self._thread = threading.Thread(target=self._run, name="barnabas-broker", daemon=True)
         self._thread.start()
         self._started.wait()
         if self._error is not None:
-            self._thread.join()
-            self._clear()
-            raise self._error
+            self._end(self._thread)
         return self
 
     def stop(self) -> None:
         """A clean stop; the temporary folder goes with it. A broker that does not run is stopped already."""
-        if not self._thread.is_alive():
-            self._clear()
+        if self._thread is None:
             return
-        if self._loop is not None and self._stopping is not None:
+        if self._thread.is_alive() and self._loop is not None and self._stopping is not None:
             self._loop.call_soon_threadsafe(self._stopping.set)
-        self._thread.join()
-        self._clear()
-        if self._error is not None:
-            raise self._error
+        self._end(self._thread)
 
     def __enter__(self) -> "Broker":
         return self.start()
@@ -103,6 +113,21 @@ class Broker:
         await self._stopping.wait()
         await broker.stop()
 
-    def _clear(self) -> None:
+    def _end(self, thread: threading.Thread) -> None:
+        """Wait for the thread, clear up, and raise what it died of."""
+        thread.join()
+        self._thread = None
         if self._is_temporary:
             shutil.rmtree(self.data, ignore_errors=True)
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+
+def _as_text(name: str, value: str | float) -> str:
+    """A setting as a properties file has it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise BarnabasError(f"The setting {name} takes text, a number or a boolean, not {value!r}.")
