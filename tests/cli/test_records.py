@@ -162,11 +162,20 @@ def test_what_cannot_be_sent_is_one_sentence_with_its_line(barnabas: Run, topic:
         '{"value": 1}',
         '{"value": "", "key": {"base64": "?"}}',
         '{"value": "", "headers": 1}',
+        "[" * 100_000,
     ):
         ended = barnabas("produce", topic, "--format", "json", stdin=line)
         assert ended.code == 1, line
         assert "Line 1 of stdin" in ended.err
+        assert "unforeseen" not in ended.err
         assert ended.err.count("\n") == 1
+    for line in ('{"value": "\\ud800"}', '{"value": "", "headers": {"\\ud800": ""}}'):
+        ended = barnabas("produce", topic, "--format", "json", stdin=line)
+        assert (ended.code, ended.err) == (
+            1,
+            "barnabas: Line 1 of stdin cannot be sent: It has '\\ud800', half of a character, which UTF-8 "
+            "cannot write.\n",
+        )
     ended = barnabas("produce", topic, tmp_path / "absent.txt")
     assert (ended.code, ended.err) == (1, f"barnabas: {tmp_path}/absent.txt: No such file or directory.\n")
 

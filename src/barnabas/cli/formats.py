@@ -151,6 +151,8 @@ def _from_json_line(line: bytes) -> Parsed:
         found = json.loads(line)
     except ValueError as error:
         raise BarnabasError(f"It is not JSON ({error})") from None
+    except RecursionError:
+        raise BarnabasError("Its JSON is nested too deeply") from None
     if not isinstance(found, dict) or "value" not in found:
         raise BarnabasError('It is not a JSON object with a "value"')
     headers = found.get("headers") or []
@@ -159,7 +161,7 @@ def _from_json_line(line: bytes) -> Parsed:
         return Parsed(
             _from_json(found["value"]),
             _from_json(found.get("key")),
-            tuple((str(name), _from_json(value)) for name, value in pairs),
+            tuple((_utf8(str(name)).decode(), _from_json(value)) for name, value in pairs),
             _number(found.get("partition")),
             _number(found.get("timestamp")),
         )
@@ -171,7 +173,7 @@ def _from_json(shown: Any) -> bytes | None:
     if shown is None:
         return None
     if isinstance(shown, str):
-        return shown.encode()
+        return _utf8(shown)
     if isinstance(shown, dict) and isinstance(shown.get("base64"), str):
         from base64 import b64decode
 
@@ -180,6 +182,14 @@ def _from_json(shown: Any) -> bytes | None:
         except ValueError:
             raise BarnabasError("Its base64 is not valid") from None
     raise BarnabasError('A key or value is a string, null or {"base64": "..."}')
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        half = error.object[error.start]
+        raise BarnabasError(f"It has {half!r}, half of a character, which UTF-8 cannot write") from None
 
 
 def _number(shown: Any) -> int | None:
