@@ -60,6 +60,8 @@ def test_wrong_usage_ends_with_2(barnabas: Run) -> None:
         ("config", "set", "--topic", "t", "x"),
         ("config", "describe"),
         ("produce", "t", "-H", "x"),
+        ("produce", "t", "--keep-partitions"),
+        ("produce", "t", "--keep-partitions", "--format", "json", "-p", "0"),
         ("produce", "t", "-K", "\\"),
         ("produce", "t", "-K", "\\ud800"),
         ("produce", "t", "--acks", "2"),

@@ -67,6 +67,27 @@ def test_json_lines_make_a_faithful_copy(barnabas: Run, bootstrap: str, topic: s
     assert copy.replace(topic + "-copy", topic) == lines
 
 
+def test_a_copy_has_partitions_of_its_own_unless_told_to_keep_them(
+    barnabas: Run, bootstrap: str, topic: str
+) -> None:
+    for name, partitions in ((topic, "3"), (topic + "-kept", "3"), (topic + "-narrow", "1")):
+        assert barnabas("topic", "create", name, "--partitions", partitions).code == 0
+    with Producer(bootstrap) as producer:
+        for number in range(3):
+            producer.send(topic, b"%d" % number, key=b"the same", partition=number)
+    lines = barnabas("consume", topic, *TO_END, "-f", "json").out
+
+    def places(name: str) -> list[str]:
+        return sorted(barnabas("consume", name, *TO_END, "-f", "%p %v\\n").out.splitlines())
+
+    assert barnabas("produce", topic + "-narrow", "--format", "json", stdin=lines) == (0, "", "")
+    assert places(topic + "-narrow") == ["0 0", "0 1", "0 2"]
+    keep = ("--format", "json", "--keep-partitions")
+    assert barnabas("produce", topic + "-kept", *keep, stdin=lines) == (0, "", "")
+    assert places(topic + "-kept") == ["0 0", "1 1", "2 2"]
+    assert barnabas("produce", topic + "-narrow", *keep, stdin=lines).code == 1
+
+
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 def test_a_file_goes_in_whole(barnabas: Run, topic: str, tmp_path: Path, codec: str) -> None:
     text = "".join(f"line {number}\n" for number in range(20_000))

@@ -68,6 +68,10 @@ def produce(
     partition: Annotated[
         int | None, typer.Option("--partition", "-p", min=0, help="The partition, whatever the key.")
     ] = None,
+    keep_partitions: Annotated[
+        bool,
+        typer.Option("--keep-partitions", help="The partition that a JSON line names, whatever the key."),
+    ] = False,
     compression_type: Annotated[
         Codec, typer.Option("--compression-type", "-z", help="How batches are compressed.")
     ] = Codec.NONE,
@@ -87,10 +91,13 @@ def produce(
     echo hello | barnabas produce greetings
     barnabas produce orders orders.csv --key-separator , -z lz4
     barnabas consume orders --from-beginning --until-end --format json | barnabas produce copy --format json
+    A JSON line has a value, and may have key, headers and timestamp; its partition counts with --keep-partitions.
     """
     from barnabas.cli.formats import reader
     from barnabas.client.producer import Producer
 
+    if keep_partitions and (format != "json" or partition is not None):
+        raise WrongUsage("--keep-partitions goes with --format json, and not with --partition.")
     read = reader(format, key_separator, null_marker)
     headers = tuple(_header(each) for each in header or [])
     with Producer(
@@ -103,7 +110,7 @@ def produce(
         max_block_ms=min(timeout_ms, 5_000),
         max_request_size=LARGEST,
     ) as producer:
-        line = Line(producer, topic, read, key, headers, partition)
+        line = Line(producer, topic, read, key, headers, partition, keep_partitions)
         for path in files or [Path("-")]:
             line.name = "stdin" if str(path) == "-" else str(path)
             line.number = 0
@@ -128,6 +135,7 @@ class Line:
         key: str | None,
         headers: tuple[tuple[str, bytes | None], ...],
         partition: int | None,
+        keeps_partitions: bool,
     ) -> None:
         self.name = ""
         self.number = 0
@@ -137,6 +145,7 @@ class Line:
         self._key = None if key is None else os.fsencode(key)
         self._headers = headers
         self._partition = partition
+        self._keeps_partitions = keeps_partitions
 
     def send(self, line: bytes) -> None:
         self.number += 1
@@ -149,7 +158,7 @@ class Line:
             record.value,
             key=self._key if record.key is None else record.key,
             headers=record.headers + self._headers,
-            partition=record.partition if self._partition is None else self._partition,
+            partition=record.partition if self._keeps_partitions else self._partition,
             timestamp=record.timestamp,
         )
 
