@@ -17,6 +17,10 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& { echo $$p; break; }; done)
 
+# Said here, because what fails of a Python that cannot be run would be blamed on its venv module.
+CHECK_PYTHON = if ! $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	echo "Barnabas needs Python 3.11 or newer, and $(if $(PYTHON),$(PYTHON) cannot be run as one,none was found): install it, or say make PYTHON=/path/to/python." >&2; exit 1; fi
+
 # Beside the newest PySpark, which `make test` has: the last of each line that still works, in an environment of its own.
 SPARK_VERSIONS ?= 4.1.4 4.2.1
 SPARK_TESTS := tests/spark tests/pipelines tests/streams tests/connect
@@ -73,7 +77,7 @@ clean:  ## Remove what was set up and downloaded (not your data)
 	find src -name '*.so' -delete
 
 $(BIN)/python:
-	@test -n "$(PYTHON)" || { echo "Barnabas needs Python 3.11 or newer, and none was found: install it, or say make PYTHON=/path/to/python." >&2; exit 1; }
+	@$(CHECK_PYTHON)
 	@echo "Making $(VENV) with $(PYTHON) ..."
 	@$(PYTHON) -m venv $(VENV) || { echo "$(PYTHON) cannot make a virtual environment: install its venv module (Debian: apt-get install python3-venv)." >&2; exit 1; }
 
@@ -94,7 +98,7 @@ $(VENV)/.all: pyproject.toml constraints.txt $(COMPILED) | $(BIN)/python
 
 .PRECIOUS: .cache/pyspark-%/.all
 .cache/pyspark-%/.all: pyproject.toml constraints.txt $(COMPILED)
-	@test -n "$(PYTHON)" || { echo "Barnabas needs Python 3.11 or newer, and none was found: say make PYTHON=/path/to/python." >&2; exit 1; }
+	@$(CHECK_PYTHON)
 	@echo "Installing Barnabas with PySpark $* into $(@D) ..."
 	@$(PYTHON) -m venv $(@D)
 	@sed 's/^pyspark==.*/pyspark==$*/' constraints.txt > $(@D)/constraints.txt
