@@ -179,10 +179,16 @@ def test_a_closed_stdout_gets_no_traceback(environment: dict[str, str]) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_closed_stdin_or_stdout_is_one_sentence(environment: dict[str, str]) -> None:
+def test_a_closed_stdin_or_stdout_is_one_sentence(
+    environment: dict[str, str], barnabas: Run, topic: str
+) -> None:
+    barnabas("topic", "create", topic)
+    nowhere = "There is nowhere to print to: stdout is closed."
     for command, sentence in (
-        ("produce t <&-", "There is nothing to send: stdin is closed."),
-        ("consume t >&-", "There is nowhere to print to: stdout is closed."),
+        (f"produce {topic} <&-", "There is nothing to send: stdin is closed."),
+        (f"consume {topic} >&-", nowhere),
+        (f"consume {topic} --group {topic} >&-", nowhere),
+        ("generate activity --count 1 --stdout >&-", nowhere),
     ):
         done = subprocess.run(
             ["sh", "-c", f'"{COMMAND}" {command}'],

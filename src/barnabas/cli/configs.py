@@ -57,7 +57,7 @@ def describe(
 def _print(found: "list[Config]", docs: bool) -> None:
     import sys
 
-    if sys.stdout.isatty():
+    if sys.stdout is not None and sys.stdout.isatty():
         _print_table(found, docs)
         return
     for each in found:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from barnabas.cli.exits import INTERRUPTED, WrongUsage, ends_well
+from barnabas.cli.exits import INTERRUPTED, WrongUsage, ends_well, output
 from barnabas.cli.moments import moment
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap
 from barnabas.errors import BarnabasError
@@ -88,8 +88,6 @@ def consume(
     if offset is not None and not re.fullmatch(r"earliest|latest|-?\d{1,18}", offset):
         raise WrongUsage(f"--offset takes a number, earliest or latest, not {offset!r}.")
     write = writer(format)
-    if sys.stdout is None:
-        raise BarnabasError("There is nowhere to print to: stdout is closed.")
     if group is not None:
         if partition or offset is not None or from_time is not None:
             raise WrongUsage(
@@ -136,7 +134,7 @@ def _share(
     with consumer, stopping:
         ends = consumer.end_offsets(consumer.partitions_for(topic))
         consumer.subscribe([topic])
-        out = sys.stdout.buffer
+        out = output()
         left = max_records
         heard = time.monotonic()
         while not stopping.asked:
@@ -209,7 +207,7 @@ def _seek(consumer: "Consumer", offset: str) -> None:
 def _copy(
     consumer: "Consumer", write: "Write", max_records: int | None, until_end: bool, timeout_ms: int | None
 ) -> None:
-    out = sys.stdout.buffer
+    out = output()
     ends = consumer.end_offsets(consumer.assignment()) if until_end else {}
     left = max_records
     heard = time.monotonic()

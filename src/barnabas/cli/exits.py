@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from functools import wraps
-from typing import NoReturn, ParamSpec, TypeVar
+from typing import BinaryIO, NoReturn, ParamSpec, TypeVar
 
 from barnabas.errors import BarnabasError
 
@@ -85,6 +85,13 @@ def _sentence(error: BarnabasError | OSError) -> str:
 def _tell(sentence: str) -> None:
     _flush()
     sys.stderr.write(f"barnabas: {sentence}\n")
+
+
+def output() -> BinaryIO:
+    """Stdout, for bytes."""
+    if sys.stdout is None:
+        raise BarnabasError("There is nowhere to print to: stdout is closed.")
+    return sys.stdout.buffer
 
 
 def _flush() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from barnabas.cli.exits import ends_well
+from barnabas.cli.exits import ends_well, output
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap
 from barnabas.errors import BarnabasError
 
@@ -202,7 +202,7 @@ def _chunks(
 def _print(chunk: Any, as_json: bool) -> None:
     from barnabas.cli.formats import to_json
 
-    out = sys.stdout.buffer
+    out = output()
     if not as_json:
         out.write(b"\n".join(chunk["value"].to_pylist()) + b"\n")
     else:
@@ -216,7 +216,7 @@ def _print(chunk: Any, as_json: bool) -> None:
 @contextmanager
 def _progress(topic: str, count: int | None) -> Iterator[Callable[[int], None]]:
     """A bar on a terminal, nothing elsewhere."""
-    if not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty():
         yield lambda sent: None
         return
     from rich.console import Console
