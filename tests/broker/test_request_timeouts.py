@@ -1,6 +1,5 @@
 """How long a change of topics is waited for: as long as its request says, while the change itself goes on."""
 
-import asyncio
 import os
 import select
 import threading
@@ -9,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.metadata import Decision, Metadata
 from barnabas.cluster.local import FILE_NAME
 from barnabas.disk import RealDisk, RealFile
 from barnabas.errors import Code
@@ -57,13 +55,6 @@ def free(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     event = threading.Event()
     event.set()
     monkeypatch.setattr("barnabas.broker.broker.RealDisk", lambda: SlowDisk(event))
-    change = Metadata.change
-
-    # A change must go on when nobody waits for it any more.
-    def going_on(metadata: Metadata, decide: Decision) -> "asyncio.Future[None]":
-        return asyncio.shield(change(metadata, decide))
-
-    monkeypatch.setattr(Metadata, "change", going_on)
     yield event
     event.set()
 
