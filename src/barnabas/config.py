@@ -249,6 +249,9 @@ class BrokerConfig:
     advertised_listeners: str = _setting(
         "", "The address given to clients; where empty, the one the broker listens on."
     )
+    controller_listener_names: tuple[str, ...] = _setting(
+        (), "Which of the listeners are for controllers: there is nobody here who listens there."
+    )
     log_dirs: tuple[str, ...] = _setting(
         ("data",), "The folders the partitions are spread over, separated by commas."
     )
@@ -454,7 +457,6 @@ KAFKAS_OWN = frozenset(
         "broker.rack",
         "control.plane.listener.name",
         "controlled.shutdown.enable",
-        "controller.listener.names",
         "controller.quorum.bootstrap.servers",
         "controller.quorum.voters",
         "early.start.listeners",

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from barnabas.broker.flusher import Flusher
 from barnabas.broker.groups import Groups
 from barnabas.broker.housekeeping import Housekeeping
-from barnabas.broker.listener import Listener, parse_listener
+from barnabas.broker.listener import Listener, clients_listener
 from barnabas.broker.metadata import Metadata
 from barnabas.broker.metrics import Metrics
 from barnabas.broker.replicas import Replicas
@@ -46,7 +46,7 @@ class Broker:
     async def start(self) -> None:
         """Open what is on disk, then listen. Raises BarnabasError with a sentence for a person."""
         self.halted: asyncio.Future[BarnabasError] = asyncio.get_running_loop().create_future()
-        listener = parse_listener(self.config.listeners)
+        listener = self._listener("listeners", self.config.listeners)
         self.server = Server(listener, Router(self), self.config)
         try:
             self.directories = Directories.open(
@@ -144,9 +144,12 @@ class Broker:
         await self.replicas.follow(image)
         self.groups.follow(image)
 
+    def _listener(self, setting: str, text: str) -> Listener:
+        return clients_listener(text, setting, self.config.controller_listener_names)
+
     def _advertised(self, listener: Listener) -> BrokerImage:
         if self.config.advertised_listeners:
-            named = parse_listener(self.config.advertised_listeners, "advertised.listeners")
+            named = self._listener("advertised.listeners", self.config.advertised_listeners)
         else:
             named = replace_wildcard(listener)
         return BrokerImage(self.id, named.host, named.port or self.server.port)

@@ -232,7 +232,7 @@ class Connection:
             self.shrink()
 
     def _refuse(self, error: Malformed) -> None:
-        complaints.about(self.address, error)
+        complaints.about(self.address, f"it sent {error}")
         self.close()
 
     def _park(self, later: "Later") -> None:

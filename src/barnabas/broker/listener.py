@@ -1,6 +1,7 @@
 """Addresses as Kafka writes them in listeners and advertised.listeners."""
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from barnabas.setting import ConfigError
@@ -18,6 +19,13 @@ class Listener(NamedTuple):
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
+
+
+def clients_listener(text: str, setting: str, of_controllers: Iterable[str]) -> Listener:
+    """The one of several, separated by commas, that is for clients: Kafka's own server.properties has another."""
+    names = {name.upper() for name in of_controllers}
+    ours = [each for each in text.split(",") if each.partition("://")[0].strip().upper() not in names]
+    return parse_listener(",".join(ours), setting)
 
 
 def parse_listener(text: str, setting: str = "listeners") -> Listener:
