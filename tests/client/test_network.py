@@ -169,6 +169,18 @@ def test_nobody_there_is_said_soon() -> None:
         found.call(None, MetadataRequest(topics=[]), MetadataResponse, timeout=10)
 
 
+def test_who_takes_a_connection_and_says_nothing_is_told_of_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No broker of Kafka's, or one that stands still: it was said that it took no connection."""
+    monkeypatch.setattr("barnabas.client.network._CONNECT_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        where = f"127.0.0.1:{server.getsockname()[1]}"
+        with (
+            network(where) as found,
+            pytest.raises(BarnabasError, match="took the connection, but said nothing in 0.2 s"),
+        ):
+            found.call(None, MetadataRequest(topics=[]), MetadataResponse, timeout=10)
+
+
 def test_one_address_that_answers_is_enough(bootstrap: str) -> None:
     dead = [f"127.0.0.1:{free_port()}" for _ in range(3)]
     with network(",".join([*dead, bootstrap, "no-such-host.invalid:1"])) as found:

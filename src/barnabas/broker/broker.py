@@ -102,9 +102,9 @@ class Broker:
         self.server.close()
         if self._stop_metrics is not None:
             self._stop_metrics()
+        await self.metadata.finish()
         await self._housekeeping.stop()
         await self.groups.stop()
-        await self.metadata.finish()
         await asyncio.get_running_loop().run_in_executor(
             None, self.directories.close, self.replicas.high_watermarks()
         )

@@ -352,7 +352,8 @@ class Channel:
     def expire(self, now: float) -> None:
         """Close if a request is late: its answer, should it still come, would be taken for another's."""
         if self.state is not State.OPEN and self._connect_by <= now:
-            self.close(TimedOut(f"{self.address} did not take a connection in {self._connect_s:g} s."), now)
+            said = "took the connection, but said nothing" if self._waiting else "did not take a connection"
+            self.close(TimedOut(f"{self.address} {said} in {self._connect_s:g} s."), now)
             return
         deadlines = [asked.deadline for asked in self._waiting] + [asked.deadline for asked in self._queued]
         soonest = min(deadlines, default=_NEVER)
