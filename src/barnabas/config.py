@@ -58,13 +58,13 @@ class TopicConfig:
     )
     compression_gzip_level: int = _int(
         -1,
-        "Accepted for compatibility: what the broker itself compresses with gzip has the level -1.",
+        "The level of what the broker itself compresses with gzip; -1 is the library's own.",
         among=("-1", *map(str, range(1, 10))),
         synonyms=("compression.gzip.level",),
     )
     compression_lz4_level: int = _int(
         9,
-        "Accepted for compatibility: what the broker itself compresses with lz4 has the fastest level.",
+        "The level of what the broker itself compresses with lz4; 9 is the fastest, as it is with Kafka.",
         least=1,
         most=17,
         synonyms=("compression.lz4.level",),
@@ -77,7 +77,7 @@ class TopicConfig:
     )
     compression_zstd_level: int = _int(
         3,
-        "Accepted for compatibility: what the broker itself compresses with zstd has the level 3.",
+        "The level of what the broker itself compresses with zstd.",
         least=-131_072,
         most=22,
         synonyms=("compression.zstd.level",),

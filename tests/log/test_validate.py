@@ -4,6 +4,7 @@
 
 import random
 from dataclasses import replace
+from random import Random
 from struct import pack_into
 from typing import Any
 
@@ -359,3 +360,24 @@ def test_a_bomb_is_refused_before_it_has_unpacked() -> None:
     with pytest.raises(Refused) as caught:
         validate(bomb, config=replace(PLAIN, cleanup_policy=frozenset({"compact"})), now=NOW)
     assert caught.value.code is Code.MESSAGE_TOO_LARGE
+
+
+@pytest.mark.parametrize(
+    ("codec", "quick", "thorough"),
+    [(Compression.GZIP, 1, 9), (Compression.LZ4, 9, 12), (Compression.LZ4, 9, 1), (Compression.ZSTD, -7, 19)],
+)
+def test_what_is_compressed_anew_has_the_level_that_is_set(
+    codec: Compression, quick: int, thorough: int
+) -> None:
+    name = codec.name.lower()
+    words = Random(1).choices([b"lorem", b"ipsum", b"dolor", b"sit", b"amet"], k=20_000)
+    made = encode_batch([Record(0, NOW, None, b" ".join(words), ())])
+
+    def size(level: int) -> int:
+        setting: Any = {f"compression_{name}_level": level}
+        config = replace(PLAIN, compression_type=name, **setting)
+        fresh = validate(memoryview(bytearray(made)), config=config, now=NOW).batch
+        assert decode_batch(fresh)[0].value == b" ".join(words)
+        return len(fresh)
+
+    assert size(thorough) < size(quick)

@@ -46,6 +46,8 @@ _SMALLEST_OLD_MESSAGE = 14
 _SMALLEST_RECORD = 7
 """A byte each: length, attributes, both deltas, no key, no value, no headers."""
 _MOST_UNPACKED = 16
+_LZ4_FASTEST, _LZ4_THOROUGH = 9, 3
+"""To Kafka 9 means the fast way, and every other number the thorough one; to the library that begins at 3."""
 _MAGIC: dict[int, bytes] = {
     Compression.GZIP: b"\x1f\x8b",
     Compression.LZ4: b"\x04\x22\x4d\x18",
@@ -267,7 +269,7 @@ def _recompressed(
     section = _records(batch, header, config)
     if count_records(section) != header.count:
         raise _wrong_count(header.count)
-    body = compress(codec, section)
+    body = compress(codec, section, _level(codec, config))
     size = HEADER_SIZE + len(body)
     # Compressing anew, or not at all, can make a batch larger than it came.
     if size > config.max_message_bytes:
@@ -281,6 +283,18 @@ def _recompressed(
     fresh += body
     seal(fresh, 0, size)
     return memoryview(fresh), read_header(fresh)
+
+
+def _level(codec: Compression, config: TopicConfig) -> int | None:
+    match codec:
+        case Compression.GZIP:
+            return config.compression_gzip_level
+        case Compression.ZSTD:
+            return config.compression_zstd_level
+        case Compression.LZ4 if config.compression_lz4_level != _LZ4_FASTEST:
+            return max(config.compression_lz4_level, _LZ4_THOROUGH)
+        case _:
+            return None
 
 
 def _stamped(batch: memoryview, append_time: Millis) -> BatchHeader:
