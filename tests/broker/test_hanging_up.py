@@ -1,7 +1,11 @@
 """A client that asks for a change and hangs up: it is made all the same, and as a whole."""
 
+import gc
 from pathlib import Path
 
+import pytest
+
+from barnabas.broker.metadata import Metadata
 from barnabas.errors import Code
 from barnabas.testing import Broker
 from barnabas.wire.messages.coordinator import FindCoordinatorRequest
@@ -94,3 +98,36 @@ def test_a_broker_that_is_stopped_finishes_what_it_has_begun(tmp_path: Path) -> 
     with Broker(data=tmp_path) as broker, connect(broker) as connection:
         assert sizes(connection) == {"t": 400}
     assert not list(tmp_path.glob("*-stray"))
+
+
+def test_who_hangs_up_before_his_turn_has_changed_nothing(tmp_path: Path) -> None:
+    """A thousand topics that nobody waits for any more would keep a broker from stopping."""
+    with Broker(data=tmp_path) as broker:
+        wishes = [CreatableTopic(f"t{number}", 1, 1) for number in range(1000)]
+        hang_up_after(broker, CreateTopicsRequest(wishes), 7, "t*-0")
+    with Broker(data=tmp_path) as broker, connect(broker) as connection:
+        assert 0 < len(sizes(connection)) < 1000
+    assert not list(tmp_path.glob("*-stray"))
+
+
+def test_a_handler_that_fails_where_no_answer_can_say_so_ends_the_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def fail(self: Metadata, decide: object) -> None:
+        raise RuntimeError("unforeseen")
+
+    with Broker() as broker, connect(broker) as connection, connect(broker) as other:
+        monkeypatch.setattr(Metadata, "change", fail)
+        connection.send(frame_of(CreateTopicsRequest([CreatableTopic("t", 1, 1)]), 7))
+        assert connection.closes()
+        assert sizes(other) == {}
+
+
+def test_a_refusal_that_nobody_waits_for_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    request = CreateTopicsRequest([CreatableTopic("t", 200, 1)], timeout_ms=1)
+    with Broker() as broker, connect(broker) as connection:
+        for _ in range(5):
+            connection.ask(request, 7)
+        eventually(lambda: sizes(connection) == {"t": 200}, "the topic")
+    gc.collect()
+    assert "never retrieved" not in caplog.text

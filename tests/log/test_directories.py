@@ -560,11 +560,28 @@ def test_too_many_open_files_are_no_broken_disk() -> None:
     assert values(open_all(disk).logs[tp(0)])
 
 
-def test_a_topic_that_was_deleted_may_be_made_again_while_its_directory_is_offline() -> None:
-    directories = open_all(SimulatedDisk(), "/a", "/b")
-    for number in range(2):
-        append(directories.create(tp(number), CONFIG, TOPIC))
-    lost = next(name for name, log in directories.logs.items() if log.directory.startswith("/b"))
-    directories.offline("/b", OSError(errno.EIO, "gone"))
-    directories.delete(lost)
-    assert directories.create(lost, CONFIG, UUID(int=8), new=True).directory.startswith("/a")
+def test_a_folder_that_could_not_be_removed_is_not_taken_for_the_next_topic_of_its_name() -> None:
+    disk = PartlyBroken()
+    directories = open_all(disk)
+    append(directories.create(tp(0), CONFIG, TOPIC), b"deleted")
+    disk.bad["/a/t-0"] = errno.ENOSPC
+    directories.delete(tp(0))
+    disk.bad.clear()
+    assert disk.exists("/a/t-0")
+    append(directories.create(tp(0), CONFIG, UUID(int=8), new=True), b"new")
+    assert values(directories.logs[tp(0)]) == [b"new"]
+    directories.close()
+    assert values(open_all(disk).logs[tp(0)]) == [b"new"]
+
+
+def test_what_is_no_file_of_ours_in_a_deleted_partition_is_left_there() -> None:
+    disk = SimulatedDisk()
+    directories = open_all(disk)
+    directories.create(tp(0), CONFIG, TOPIC)
+    disk.make_dir("/a/t-0/notes")
+    directories.delete(tp(0))
+    assert directories.online()
+    directories.close()
+    again = open_all(disk)
+    assert again.online()
+    assert again.logs == {}

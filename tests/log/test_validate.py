@@ -381,3 +381,10 @@ def test_what_is_compressed_anew_has_the_level_that_is_set(
         return len(fresh)
 
     assert size(thorough) < size(quick)
+
+
+@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4, Compression.ZSTD])
+def test_what_compresses_well_is_no_bomb(codec: Compression) -> None:
+    made = encode_batch([Record(i, NOW, b"k", b"x" * 700, ()) for i in range(800)], codec=codec)
+    compacted = replace(PLAIN, cleanup_policy=frozenset({"compact"}), max_message_bytes=len(made))
+    assert validate(memoryview(bytearray(made)), config=compacted, now=NOW).header.count == 800

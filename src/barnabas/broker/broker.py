@@ -69,9 +69,12 @@ class Broker:
             self._store.commit([LeaderRestarted(self.id)])
         image = self._store.image
         self.config = self.levels(image).effective()
-        self.flusher = Flusher()
+        self.flusher = Flusher(lambda partition, error: self.directories.failed(partition.tp, error))
         self.replicas = Replicas(self.id, self.directories, self.config)
         await self.replicas.start(image)
+        self.replicas.drop_offline()
+        if not self.directories.online():
+            raise self.directories.none_left()
         self.metadata = Metadata(self._store, self._follow)
         self.groups = Groups(self)
         self.directories.on_offline = self._without_directory

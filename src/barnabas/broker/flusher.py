@@ -6,6 +6,7 @@ shares the next one: a hundred producers cost one fsync, not a hundred.
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from barnabas.broker.partition import Partition
 from barnabas.errors import Code, Refused
@@ -17,7 +18,8 @@ log = logging.getLogger("barnabas.flusher")
 class Flusher:
     """Mutable: the flushes under way, by partition."""
 
-    def __init__(self) -> None:
+    def __init__(self, failed: Callable[[Partition, OSError], object]) -> None:
+        self._failed = failed
         self._running: dict[Partition, asyncio.Task[None]] = {}
         self._unasked: set[asyncio.Task[None]] = set()
 
@@ -28,18 +30,18 @@ class Flusher:
             running = self._running.get(partition)
             if running is None:
                 running = self._running[partition] = asyncio.create_task(self._flush(partition))
+                running.add_done_callback(_heard)
             await asyncio.shield(running)
 
     def flush_unasked(self, partition: Partition) -> None:
-        """The same where nobody waits for it; a failure is logged, and noticed again by whoever does."""
+        """The same where nobody waits for it."""
         task = asyncio.create_task(self.flush(partition, partition.log.end))
         self._unasked.add(task)
         task.add_done_callback(self._forget)
 
     def _forget(self, task: asyncio.Task[None]) -> None:
         self._unasked.discard(task)
-        if not task.cancelled():
-            task.exception()
+        _heard(task)
 
     async def _flush(self, partition: Partition) -> None:
         try:
@@ -50,8 +52,16 @@ class Flusher:
             partition.log.finish_flush(flush)
         except OSError as error:
             log.error("cannot force %s to disk: %s", partition.tp, error)
+            # Whether anybody waits or not: the next flush may well succeed, without what this one has lost.
+            self._failed(partition, error)
             raise Refused(Code.KAFKA_STORAGE_ERROR) from error
         finally:
             # Here and not in a callback, which comes a turn later: waiting for a task that is done takes no turn
             # of the loop, so whoever found it then would find it for ever.
             del self._running[partition]
+
+
+def _heard(task: asyncio.Task[None]) -> None:
+    """Who waited for it may be gone: then nobody misses its failure."""
+    if not task.cancelled():
+        task.exception()

@@ -46,41 +46,47 @@ class Metadata:
 
     async def change(self, decide: Decision) -> None:
         """Decide on the newest image, store, follow, show. A refusal to decide changes nothing."""
-        await self._to_the_end(self._change(decide))
+        await self._alone(lambda: self._change(decide))
 
     async def new_producer_id(self) -> ProducerId:
         """An id that no producer of this cluster ever had."""
-        return await self._to_the_end(self._new_producer_id())
+        return await self._alone(self._new_producer_id)
 
     async def finish(self) -> None:
         """Come back when nothing is under way any more."""
         await asyncio.gather(*self._under_way, return_exceptions=True)
 
-    async def _to_the_end(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do this even if we are cancelled, as those are whose client hangs up."""
-        task = asyncio.create_task(work)
+    async def _alone(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Wait for our turn, then do this even if we are cancelled, as those are whose client hangs up or whose time is
+        up; who is cancelled before his turn has changed nothing."""
+        await self._changing.acquire()
+        task = asyncio.create_task(work())
         self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
+        task.add_done_callback(self._done)
         return await asyncio.shield(task)
 
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._changing.release()
+        self._under_way.discard(task)
+        if not task.cancelled():
+            task.exception()  # it may be that nobody is there to hear of it
+
     async def _change(self, decide: Decision) -> None:
-        async with self._changing:
-            changes = decide(self.image)
-            if not changes:
-                return
-            image = await self._commit(changes)
-            await self._follow(image)
-            self.image = image
+        changes = decide(self.image)
+        if not changes:
+            return
+        image = await self._commit(changes)
+        await self._follow(image)
+        self.image = image
 
     async def _new_producer_id(self) -> ProducerId:
-        async with self._changing:
-            if self._next_producer_id == self._producer_id_limit:
-                limit = ProducerId(self._producer_id_limit + PRODUCER_ID_BLOCK)
-                self.image = await self._commit([ProducerIdsTaken(limit)])
-                self._producer_id_limit = limit
-            producer_id = self._next_producer_id
-            self._next_producer_id = ProducerId(producer_id + 1)
-            return producer_id
+        if self._next_producer_id == self._producer_id_limit:
+            limit = ProducerId(self._producer_id_limit + PRODUCER_ID_BLOCK)
+            self.image = await self._commit([ProducerIdsTaken(limit)])
+            self._producer_id_limit = limit
+        producer_id = self._next_producer_id
+        self._next_producer_id = ProducerId(producer_id + 1)
+        return producer_id
 
     async def _commit(self, changes: list[Change]) -> ClusterImage:
         try:

@@ -131,8 +131,8 @@ class Replicas:
     async def _remove(self, topic: TopicImage) -> None:
         for index in range(len(topic.partitions)):
             partition = self._partitions.pop((topic.name, index), None)
-            self._directories.delete(TopicPartition(topic.name, index))
             if partition is not None:
+                self._directories.delete(partition.tp)
                 partition.wake()
             if index % TURN == TURN - 1:
                 await asyncio.sleep(0)

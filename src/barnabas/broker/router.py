@@ -229,6 +229,8 @@ def _refuse(route: Route, request: Any, refused: Refused) -> Any:
     if route.refusal is not None:
         return route.refusal(request, route.version, refused)
     response = route.response()
+    if not hasattr(response, "error_code"):
+        raise Malformed(f"{route.api.name} v{route.version}, and its answer has no place for an error")
     response.error_code = refused.code
     if hasattr(response, "error_message"):
         response.error_message = refused.message

@@ -139,6 +139,8 @@ class Directories:
         directory = self._emptiest()
         try:
             directory.forget(tp)
+            if self._disk.exists(directory.folder(tp)):
+                _put_aside(directory, tp, STRAY)  # of another topic of this name, which could not be removed
             folder = directory.make_partition(tp, topic_id)
             log = Log.open(self._disk, folder, config, now=self._clock.now())
         except OSError as error:
@@ -153,11 +155,7 @@ class Directories:
         return log
 
     def delete(self, tp: TopicPartition) -> None:
-        """Drop a partition and its records. A crash on the way leaves it whole, or gone by the next start.
-
-        What lies in a directory that is offline will be a stray when that works again.
-        """
-        self._lost.discard(tp)
+        """Drop a partition and its records. A crash on the way leaves it whole, or gone by the next start."""
         self._put_aside(tp, DELETED)
 
     def set_aside_strays(self, wanted: Mapping[TopicPartition, UUID]) -> list[TopicPartition]:
@@ -290,7 +288,7 @@ class Directories:
             for name in self._disk.list(directory.path):
                 match = _PARTITION.fullmatch(name)
                 if _PUT_ASIDE.fullmatch(name) and name.endswith(DELETED):
-                    directory.remove_folder(name)
+                    directory.try_to_remove(name)
                 if match is None or name.endswith((DELETED, STRAY)) or not directory.has_folder(name):
                     continue
                 tp = TopicPartition(match[1], int(match[2]))
@@ -361,12 +359,10 @@ class Directories:
         del self.logs[tp]
         self.cleaned.pop(tp, None)
         self.high_watermarks.pop(tp, None)
-        ending = f"-{tp.partition}.{os.urandom(16).hex()}{suffix}"
-        target = tp.topic[: _LONGEST_NAME - len(ending)] + ending
         with self._working(directory):
-            directory.rename_folder(str(tp), target)
+            target = _put_aside(directory, tp, suffix)
             if suffix == DELETED:
-                directory.remove_folder(target)
+                directory.try_to_remove(target)
 
     def _usage_of(self, directory: DataDirectory) -> DirectoryUsage:
         if directory.error is not None:
@@ -383,3 +379,11 @@ class Directories:
     def _release(self) -> None:
         for directory in self._all:
             directory.release()
+
+
+def _put_aside(directory: DataDirectory, tp: TopicPartition, suffix: str) -> str:
+    """Give a partition's folder a name under which nobody looks for it."""
+    ending = f"-{tp.partition}.{os.urandom(16).hex()}{suffix}"
+    target = tp.topic[: _LONGEST_NAME - len(ending)] + ending
+    directory.rename_folder(str(tp), target)
+    return target

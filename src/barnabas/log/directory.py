@@ -192,6 +192,15 @@ class DataDirectory:
             self._disk.remove(f"{folder}/{file}")
         self._disk.remove_dir(folder)
 
+    def try_to_remove(self, name: str) -> None:
+        """The same, where it may as well be done later: what is in there may not be ours to remove."""
+        try:
+            self.remove_folder(name)
+        except OSError as error:
+            _logger.warning(
+                "%s/%s cannot be removed, and is left for the next start: %s", self.path, name, error
+            )
+
     def rename_folder(self, name: str, target: str) -> None:
         """Give a folder another name, for good."""
         self._disk.rename(f"{self.path}/{name}", f"{self.path}/{target}")

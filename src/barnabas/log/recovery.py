@@ -2,8 +2,8 @@
 
 `Log.open` calls it. After a crash the segments that reach above the recovery point are read batch by batch:
 the first that is not whole, fails its checksum or does not follow from the one before ends the log, and all
-that is behind it goes. What lies below the recovery point is never cut, whatever has become of it: it was on the disk,
-and so is what follows. Memory stays bounded however large a batch claims to be.
+that is behind it goes. A segment below that of the recovery point is never cut, whatever has become of it: it was
+on the disk, and so is what follows. Memory stays bounded however large a batch claims to be.
 """
 
 import logging

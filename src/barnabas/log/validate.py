@@ -45,7 +45,7 @@ _ODD_ATTRIBUTES = CONTROL | DELETE_HORIZON | LOG_APPEND_TIME
 _SMALLEST_OLD_MESSAGE = 14
 _SMALLEST_RECORD = 7
 """A byte each: length, attributes, both deltas, no key, no value, no headers."""
-_MOST_UNPACKED = 16
+_MOST_UNPACKED, _MUCH = 16, 16 << 20
 _LZ4_FASTEST, _LZ4_THOROUGH = 9, 3
 """To Kafka 9 means the fast way, and every other number the thorough one; to the library that begins at 3."""
 _MAGIC: dict[int, bytes] = {
@@ -246,10 +246,9 @@ def _check_oldest(batch: memoryview, header: BatchHeader, config: TopicConfig, n
 
 def _records(batch: memoryview, header: BatchHeader, config: TopicConfig) -> bytes:
     """The record section. A bomb costs 12 ms and not a second: a batch that unpacks to more than 16 times what may
-    be sent is none that anybody means."""
-    return record_section(
-        batch, header, max_bytes=min(DECODED_LIMIT, _MOST_UNPACKED * config.max_message_bytes)
-    )
+    be sent, and than 16 MiB, is none that anybody means."""
+    most = max(_MUCH, _MOST_UNPACKED * config.max_message_bytes)
+    return record_section(batch, header, max_bytes=min(DECODED_LIMIT, most))
 
 
 def _check_keys(batch: memoryview, header: BatchHeader, config: TopicConfig) -> None:

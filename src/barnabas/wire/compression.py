@@ -156,7 +156,7 @@ def _unzstd(data: Buffer, max_bytes: int) -> bytes:
         if claimed > max_bytes:
             raise _too_large(max_bytes)
         decompressor = zstandard.ZstdDecompressor()
-        if claimed >= 0:
+        if claimed > 0:
             with suppress(zstandard.ZstdError):  # there may be another frame behind the first
                 return decompressor.decompress(data, allow_extra_data=False)
         # A streaming frame, as Java writes it, does not say how much comes: feed it in pieces so small

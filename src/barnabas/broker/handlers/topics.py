@@ -1,6 +1,6 @@
 """CreateTopics v2-7, DeleteTopics v1-6, CreatePartitions v0-3. The controller decides, topic by topic.
 
-The topics of a request are asked for at once, so that each has all the time its client gives.
+The topics of a request are asked for at once: all of them have the time that its client gives.
 """
 
 import asyncio
@@ -64,12 +64,13 @@ def _check_once(name: str, times: int) -> None:
 
 
 async def _change(broker: "Broker", decide: Decision, timeout_ms: int) -> None:
-    """Wait for a change as long as its client does; what takes longer goes on without being waited for."""
+    """Wait for a change as long as its client does. What takes longer goes on, if its turn has come."""
     try:
         await asyncio.wait_for(broker.metadata.change(decide), timeout_ms / 1000 if timeout_ms > 0 else None)
     except TimeoutError:
         raise Refused(
-            Code.REQUEST_TIMED_OUT, f"This takes longer than the {timeout_ms} ms allowed; it goes on."
+            Code.REQUEST_TIMED_OUT,
+            f"This takes longer than the {timeout_ms} ms allowed; it may still be done.",
         ) from None
 
 
