@@ -4,6 +4,7 @@ import asyncio
 import errno
 import json
 import os
+import shutil
 import signal
 import urllib.request
 from pathlib import Path
@@ -306,3 +307,34 @@ def test_acks_zero_is_forced_to_disk_where_flush_messages_wants_it(tmp_path: Pat
         connection.send(frame_of(produce_request("t", batch(b"quiet"), acks=0), 9))
         points = tmp_path / "recovery-point-offset-checkpoint"
         eventually(lambda: points.exists() and "t 0 1" in points.read_text(), "the recovery point to move")
+
+
+def test_a_topic_made_on_a_full_disk_is_served_once_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: DataDirectory, *of: object) -> str:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    settings = {"log.flush.offset.checkpoint.interval.ms": "20"}
+    with Broker(settings, data=tmp_path) as broker, connect(broker) as connection:
+        with monkeypatch.context() as full:
+            full.setattr(DataDirectory, "make_partition", fail)
+            create(connection, "t", 2)
+            assert produce(connection, "t", batch(b"x"), 1).error_code == Code.KAFKA_STORAGE_ERROR
+        eventually(lambda: produce(connection, "t", batch(b"x"), 1).error_code == 0, "the partition")
+        assert produce(connection, "t", batch(b"x"), 0).error_code == 0
+
+
+def test_a_broker_whose_last_directory_fails_as_it_starts_does_not_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Broker(data=tmp_path) as broker, connect(broker) as connection:
+        create(connection, "t")
+    shutil.rmtree(tmp_path / "t-0")
+
+    def fail(self: DataDirectory, *of: object) -> str:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(DataDirectory, "make_partition", fail)
+    with pytest.raises(BarnabasError, match="No data directory works any more"):
+        Broker(data=tmp_path).start()

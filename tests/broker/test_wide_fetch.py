@@ -144,7 +144,7 @@ def running(broker: Broker) -> Any:
     return next(
         each
         for each in gc.get_objects()
-        if isinstance(each, RunningBroker) and each.address == broker.bootstrap
+        if isinstance(each, RunningBroker) and hasattr(each, "metadata") and each.address == broker.bootstrap
     )
 
 

@@ -151,3 +151,14 @@ def test_a_codec_is_known_by_its_name() -> None:
     assert Compression.named("zstd") is Compression.ZSTD
     with pytest.raises(Refused, match="no compression 'brotli'"):
         Compression.named("brotli")
+
+
+def test_zstd_frames_behind_one_another_are_all_read() -> None:
+    packer = zstandard.ZstdCompressor()
+    empty = bytes.fromhex("28b52ffd2000010000")  # which says that it is
+    for frames in ((b"a", b"b"), (b"", TEXT, b"c"), (TEXT, TEXT)):
+        packed = b"".join(packer.compress(each) if each else empty for each in frames)
+        whole = b"".join(frames)
+        assert decompress(Compression.ZSTD, packed, max_bytes=len(whole)) == whole
+        with pytest.raises(Refused):
+            decompress(Compression.ZSTD, packed, max_bytes=len(whole) - 1)

@@ -76,8 +76,10 @@ class Housekeeping:
         }
 
     async def checkpoint(self) -> None:
-        """Write recovery points, log starts and high watermarks down."""
+        """Write recovery points, log starts and high watermarks down; make what there was no room for."""
         self._broker.directories.checkpoint(self._broker.replicas.high_watermarks())
+        if self._broker.replicas.incomplete:
+            await self._broker.metadata.follow_again()
 
     async def expire_producers(self) -> None:
         now = self._broker.clock.now()

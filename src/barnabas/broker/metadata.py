@@ -52,6 +52,10 @@ class Metadata:
         """An id that no producer of this cluster ever had."""
         return await self._alone(self._new_producer_id)
 
+    async def follow_again(self) -> None:
+        """Try once more what could not be done when the image came."""
+        await self._alone(self._follow_again)
+
     async def finish(self) -> None:
         """Come back when nothing is under way any more."""
         await asyncio.gather(*self._under_way, return_exceptions=True)
@@ -78,6 +82,9 @@ class Metadata:
         image = await self._commit(changes)
         await self._follow(image)
         self.image = image
+
+    async def _follow_again(self) -> None:
+        await self._follow(self.image)
 
     async def _new_producer_id(self) -> ProducerId:
         if self._next_producer_id == self._producer_id_limit:

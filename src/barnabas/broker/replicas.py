@@ -12,7 +12,7 @@ from barnabas.broker.partition import Partition
 from barnabas.cluster.image import ClusterImage, TopicImage
 from barnabas.config import BrokerConfig, TopicConfig, topic_config
 from barnabas.errors import Code, Refused
-from barnabas.log.directories import Directories
+from barnabas.log.directories import Directories, passes
 from barnabas.types import BrokerId, Offset, TopicPartition
 
 TURN = 32
@@ -31,6 +31,8 @@ class Replicas:
         self._partitions: dict[tuple[str, int], Partition] = {}
         self.lookup = self._partitions.get
         """The same as `find`, without the call: for those who look up a thousand."""
+        self.incomplete: set[str] = set()
+        """Topics of which a partition could not be made for want of room: to `follow` again may help."""
         self._image: ClusterImage | None = None
         self._new = False
 
@@ -74,8 +76,9 @@ class Replicas:
         steps = 0
         for topic in image.topics.values():
             old = before.get(topic.name)
-            if old is topic:
+            if old is topic and topic.name not in self.incomplete:
                 continue
+            self.incomplete.discard(topic.name)
             if old is not None and old.id != topic.id:
                 await self._remove(old)
             config = self.topic_config(topic)
@@ -85,6 +88,7 @@ class Replicas:
                 if steps % TURN == 0:
                     await asyncio.sleep(0)
         for name in before.keys() - image.topics.keys():
+            self.incomplete.discard(name)
             await self._remove(before[name])
         self._image = image
 
@@ -124,6 +128,8 @@ class Replicas:
             )
         except Refused as refused:
             log.error("%s has no log: %s", tp, refused.message)
+            if passes(refused.__cause__):
+                self.incomplete.add(topic.name)
             return
         opened.config = config
         self._partitions[topic.name, index] = Partition(tp, opened, wanted.epoch)
