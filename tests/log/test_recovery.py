@@ -360,3 +360,32 @@ def test_a_batch_whose_offset_no_segment_could_hold_is_not_believed() -> None:
     log = _open(disk)
     assert stored_batches(log) == before[:59]
     assert append(log, b"on") == 59
+
+
+@pytest.mark.parametrize("point", [0, 57, 60])
+def test_a_record_damaged_below_the_recovery_point_ends_nothing(point: int) -> None:
+    """In the segment of the recovery point, too: what was forced to disk behind it is there."""
+    disk = SimulatedDisk()
+    log = _filled(disk)
+    before = stored_batches(log)
+    last = log.segments[-1]
+    (position, header), *_ = last.headers()
+    assert header.base_offset < 57 < log.end
+    _overwrite(disk, name_of(last.base, ".log"), position + 70, b"\xff")
+    log = _open(disk, point=point)
+    assert log.end == (60 if point else header.base_offset)
+    if point:
+        piece = log.read(Offset(59), 1, log.end)
+        assert piece is not None
+        assert piece.read() == before[-1]
+    assert append(log, b"on") == log.end - 1
+
+
+def test_a_record_damaged_after_a_clean_stop_ends_nothing_though_an_index_is_gone() -> None:
+    disk = SimulatedDisk()
+    log = _filled(disk)
+    last = log.segments[-1]
+    (position, _), *_ = last.headers()
+    _overwrite(disk, name_of(last.base, ".log"), position + 70, b"\xff")
+    disk.remove(f"{FOLDER}/{name_of(last.base, '.index')}")
+    assert _open(disk, clean=True).end == 60

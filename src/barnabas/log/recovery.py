@@ -2,8 +2,9 @@
 
 `Log.open` calls it. After a crash the segments that reach above the recovery point are read batch by batch:
 the first that is not whole, fails its checksum or does not follow from the one before ends the log, and all
-that is behind it goes. A segment below that of the recovery point is never cut, whatever has become of it: it was
-on the disk, and so is what follows. Memory stays bounded however large a batch claims to be.
+that is behind it goes. What lies below the recovery point was on the disk, and so is what follows: a record that
+has been damaged there is left for its readers to find, and a whole segment below is never cut. Memory stays
+bounded however large a batch claims to be.
 """
 
 import logging
@@ -33,6 +34,7 @@ from barnabas.types import LeaderEpoch, Millis, Offset
 from barnabas.wire.batch import ATTRIBUTES_AT, HEADER, HEADER_SIZE, MAGIC, BatchHeader
 
 _CHUNK = 1024 * 1024
+_EVERYTHING = 2**63 - 1
 _logger = logging.getLogger("barnabas.log")
 
 
@@ -86,8 +88,8 @@ def _finish_swap(disk: Disk, directory: str, swaps: list[Offset], names: list[st
         segment.rename("")
 
 
-def whole_batches(file: File, base: int, *, sums: bool = True) -> Iterator[tuple[int, BatchHeader]]:
-    """The batches of a file up to the first that cannot be believed; without `sums`, by its header alone.
+def whole_batches(file: File, base: int, *, lasting: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+    """The batches of a file up to the first that cannot be believed: below the offset `lasting`, by its header alone.
 
     1 MiB at a time is held in memory.
     """
@@ -109,11 +111,14 @@ def whole_batches(file: File, base: int, *, sums: bool = True) -> Iterator[tuple
             ):
                 return
             if at + size <= len(chunk):
-                if sums and crc32c(chunk[at + ATTRIBUTES_AT : at + size]) != header.crc:
+                if (
+                    header.base_offset >= lasting
+                    and crc32c(chunk[at + ATTRIBUTES_AT : at + size]) != header.crc
+                ):
                     return
             elif at:
                 break
-            elif sums and _crc_in_parts(file, position, size) != header.crc:
+            elif header.base_offset >= lasting and _crc_in_parts(file, position, size) != header.crc:
                 return
             yield position + at, header
             expected, epoch = header.next_offset, max(epoch, header.leader_epoch)
@@ -135,7 +140,7 @@ def _crc_in_parts(file: File, position: int, size: int) -> int:
 def reindex(segment: Segment, interval: int, until: Offset) -> None:
     """Make the indexes of a sealed segment again, which ends at `until` and lasts: all of its bytes stay."""
     _logger.info("%s: the indexes of segment %d are made again", segment.partition, segment.base)
-    for _ in _note_all(segment, interval, sums=False):
+    for _ in _note_all(segment, interval, until):
         pass
     if segment.size < segment.file.size:
         _logger.error(
@@ -152,19 +157,19 @@ def reindex(segment: Segment, interval: int, until: Offset) -> None:
         file.sync()  # nobody will do so later
 
 
-def _note_all(segment: Segment, interval: int, *, sums: bool) -> Iterator[BatchHeader]:
+def _note_all(segment: Segment, interval: int, lasting: int) -> Iterator[BatchHeader]:
     """Begin again with the batches that can be believed."""
     segment.forget()
     segment.offsets.clear()
     segment.times.clear()
-    for _, header in whole_batches(segment.file, segment.base, sums=sums):
+    for _, header in whole_batches(segment.file, segment.base, lasting=lasting):
         segment.note(header.size, header.last_offset, Millis(header.max_timestamp), interval)
         yield header
 
 
-def rebuild(segment: Segment, interval: int, epochs: LeaderEpochs) -> None:
-    """Read a segment through that is in doubt: make its indexes again, cut what is torn."""
-    for header in _note_all(segment, interval, sums=True):
+def rebuild(segment: Segment, interval: int, epochs: LeaderEpochs, lasting: int) -> None:
+    """Read a segment through that is in doubt, as far as it does not last: make its indexes again, cut what is torn."""
+    for header in _note_all(segment, interval, lasting):
         if header.leader_epoch > epochs.latest:
             epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
     torn = segment.file.size - segment.size
@@ -237,7 +242,7 @@ def recover_segments(
             if lasts and until is not None:
                 reindex(segment, interval, until)
             else:
-                rebuild(segment, interval, epochs)
+                rebuild(segment, interval, epochs, _EVERYTHING if recovery_point is None else recovery_point)
                 if until is not None:
                     segment.seal()
         if until is not None:
