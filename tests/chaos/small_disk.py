@@ -7,12 +7,15 @@ holder process keeps, so that it outlives the broker. Where namespaces are forbi
 import resource
 import subprocess
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from pathlib import Path
 
 from tests.process import BrokerProcess
 
 _SIZE_MIB = 24
 _BALLAST_MIB = 14
+_RETRY = "log.flush.offset.checkpoint.interval.ms=200"
+"""How soon the broker tries again what there was no room for."""
 
 
 def namespaces_are_allowed() -> bool:
@@ -28,6 +31,10 @@ class SmallDisk(ABC):
     @abstractmethod
     def data(self) -> Path:
         """The broker's data folder, as the test can read it."""
+
+    @abstractmethod
+    def fill_up(self) -> None:
+        """Take the last byte there is."""
 
     @abstractmethod
     def make_room(self) -> None: ...
@@ -51,11 +58,16 @@ class SmallTmpfs(SmallDisk):
         self._ballast = self._seen / "ballast"
         self._ballast.write_bytes(bytes(_BALLAST_MIB << 20))
         enter = ["nsenter", "-t", str(self._holder.pid), "-U", "-m", "--preserve-credentials"]
-        self.broker = BrokerProcess(folder / "data", wrapper=enter)
+        self.broker = BrokerProcess(folder / "data", [_RETRY], wrapper=enter)
         self.broker.start()
 
     def data(self) -> Path:
         return self._seen / "data"
+
+    def fill_up(self) -> None:
+        with suppress(OSError), self._ballast.open("ab", buffering=0) as ballast:
+            while ballast.write(bytes(4096)):
+                pass
 
     def make_room(self) -> None:
         self._ballast.unlink()
@@ -69,7 +81,7 @@ class SmallFiles(SmallDisk):
     """A disk on which no file may grow past 4 MiB."""
 
     def __init__(self, folder: Path) -> None:
-        self.broker = BrokerProcess(folder)
+        self.broker = BrokerProcess(folder, [_RETRY])
         self.broker.start()
         self._limit(4 << 20)
 
@@ -79,6 +91,9 @@ class SmallFiles(SmallDisk):
 
     def data(self) -> Path:
         return self.broker.data
+
+    def fill_up(self) -> None:
+        """Its files are as large as they may be."""
 
     def make_room(self) -> None:
         if self.broker.running:  # a broker that starts anew has no limit

@@ -93,3 +93,29 @@ def test_a_broker_killed_on_a_full_disk_comes_back_with_all_it_acknowledged(
     segments.check_all(disk.data())
     end = client.offsets("full", 0)[1]
     assert client.produce("full", 0, _chunk(CHUNKS)[:1]) == [end]
+
+
+@pytest.mark.parametrize("clean", [False, True], ids=["killed", "stopped"])
+def test_a_broker_starts_on_a_full_disk_serves_reads_and_takes_records_once_there_is_room(
+    disk: SmallDisk, client: ConfluentAdapter, clean: bool
+) -> None:
+    written, _ = _fill(client)
+    disk.fill_up()
+    if clean:
+        disk.broker.stop()
+    else:
+        disk.broker.kill()
+    disk.broker.start()
+    _acknowledged_are_read(client, written)
+    disk.make_room()
+    end = client.offsets("full", 0)[1]
+    more = _chunk(CHUNKS)[:1]
+
+    def accepted() -> list[int]:
+        try:
+            return client.produce("full", 0, more, retries=0)
+        except Refusal:
+            return []
+
+    assert eventually(accepted, "a record to be taken") == [end]
+    assert client.read("full", 0, end, 1)[0].record == more[0]

@@ -20,12 +20,13 @@ from barnabas.broker.router import Router
 from barnabas.broker.server import Server
 from barnabas.clock import Clock, SystemClock
 from barnabas.cluster.configs import Levels
-from barnabas.cluster.image import BrokerImage, ClusterImage, LeaderRestarted
+from barnabas.cluster.image import BrokerImage, Change, ClusterImage, LeaderRestarted
 from barnabas.cluster.local import FILE_NAME, LocalStore
+from barnabas.cluster.store import StoreFailed
 from barnabas.config import BrokerConfig
 from barnabas.disk import Disk, RealDisk
-from barnabas.errors import BarnabasError, Code, Refused
-from barnabas.log.directories import Directories
+from barnabas.errors import BarnabasError, Code, Refused, reason_of
+from barnabas.log.directories import Directories, passes
 from barnabas.types import BrokerId
 
 log = logging.getLogger("barnabas.broker")
@@ -65,17 +66,18 @@ class Broker:
     async def _open(self, listener: Listener) -> None:
         image = ClusterImage(self.directories.cluster_id, self.id, {self.id: self._advertised(listener)})
         self._store = self._open_store(image)
-        if self._store.image.topics:
-            self._store.commit([LeaderRestarted(self.id)])
+        owed = self._begin_epochs()
         image = self._store.image
         self.config = self.levels(image).effective()
         self.flusher = Flusher(lambda partition, error: self.directories.failed(partition.tp, error))
         self.replicas = Replicas(self.id, self.directories, self.config)
         await self.replicas.start(image)
+        if owed:
+            self.replicas.hold()
         self.replicas.drop_offline()
         if not self.directories.online():
             raise self.directories.none_left()
-        self.metadata = Metadata(self._store, self._follow)
+        self.metadata = Metadata(self._store, self._follow, on_failure=self._halt, owed=owed)
         self.groups = Groups(self)
         self.directories.on_offline = self._without_directory
         if self.config.metrics_listen:
@@ -98,7 +100,28 @@ class Broker:
                 f"There are partitions, but no {path} that says which topics they belong to: "
                 "restore that file, or move the partitions away."
             )
-        return LocalStore(self._disk, home, empty)
+        try:
+            return LocalStore(self._disk, home, empty)
+        except OSError as error:
+            raise StoreFailed(path, error) from error
+
+    def _begin_epochs(self) -> list[Change]:
+        """Store that our partitions begin a new epoch; on a full disk that is still to be done, and returned."""
+        changes: list[Change] = [LeaderRestarted(self.id)]
+        if not self._store.image.topics:
+            return []
+        try:
+            self._store.commit(changes)
+        except OSError as error:
+            if not passes(error):
+                raise StoreFailed(self._store.path, error) from error
+            log.error(
+                "%s cannot be written: %s. Records are served, and none are taken until there is room.",
+                self._store.path,
+                reason_of(error),
+            )
+            return changes
+        return []
 
     async def stop(self) -> None:
         """Let go of clients, then leave the logs as a clean stop leaves them."""
@@ -136,8 +159,13 @@ class Broker:
         """A directory has failed, whoever found out: serve nothing of it any more, and halt without any."""
         self.replicas.drop_offline()
         self.groups.drop_strangers()
-        if not self.directories.online() and not self.halted.done():
-            self.halted.set_result(self.directories.none_left())
+        if not self.directories.online():
+            self._halt(self.directories.none_left())
+
+    def _halt(self, reason: BarnabasError) -> None:
+        """End the process that runs this broker, and tell why."""
+        if not self.halted.done():
+            self.halted.set_result(reason)
 
     async def _follow(self, image: ClusterImage) -> None:
         if image.broker_configs != self.metadata.image.broker_configs:

@@ -78,6 +78,8 @@ class Housekeeping:
     async def checkpoint(self) -> None:
         """Write recovery points, log starts and high watermarks down; make what there was no room for."""
         self._broker.directories.checkpoint(self._broker.replicas.high_watermarks())
+        if self._broker.metadata.owed:
+            await self._broker.metadata.settle()
         if self._broker.replicas.incomplete:
             await self._broker.metadata.follow_again()
 

@@ -12,6 +12,8 @@ from barnabas.log.log import Appended, Log
 from barnabas.types import NO_EPOCH, LeaderEpoch, Millis, Offset, TopicPartition
 from barnabas.wire.batch import wrap_records
 
+HELD = "The broker was started on a full disk: it takes records once there is room for its metadata."
+
 
 class Watcher(Protocol):
     """Somebody who waits for a partition to get more records."""
@@ -22,12 +24,14 @@ class Watcher(Protocol):
 class Partition:
     """A partition that this broker leads."""
 
-    __slots__ = ("_watchers", "epoch", "high_watermark", "idle_answer", "idle_bytes", "log", "tp")
+    __slots__ = ("_watchers", "epoch", "high_watermark", "idle_answer", "idle_bytes", "is_held", "log", "tp")
 
     def __init__(self, tp: TopicPartition, log: Log, epoch: LeaderEpoch) -> None:
         self.tp = tp
         self.log = log
         self.epoch = epoch
+        self.is_held = False
+        """Whether the epoch of this start is not stored yet: a record under the old one could pass for another's."""
         self.high_watermark = log.end
         self.idle_answer: Any = None
         """What Fetch last told a reader that had read all; kept here for the next one."""
@@ -43,12 +47,16 @@ class Partition:
 
     def append(self, batches: memoryview, now: Millis) -> Appended:
         """Store a batch as its leader."""
+        if self.is_held:
+            raise Refused(Code.KAFKA_STORAGE_ERROR, HELD)
         appended = self.log.append(batches, epoch=self.epoch, now=now, in_transaction=False)
         self._commit()
         return appended
 
     def append_own(self, body: bytes, count: int, now: Millis) -> None:
         """Store so many records that the broker itself has made, given as the record section of a batch."""
+        if self.is_held:
+            raise Refused(Code.KAFKA_STORAGE_ERROR, HELD)
         log, epoch = self.log, self.epoch
         batch = wrap_records(
             body, count, base_timestamp=now, max_timestamp=now, base_offset=log.end, leader_epoch=epoch

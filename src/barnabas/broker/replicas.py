@@ -102,6 +102,11 @@ class Replicas:
         for partition in self._partitions.values():
             partition.log.config = self.topic_config(topics[partition.tp.topic])
 
+    def hold(self) -> None:
+        """Take no records until `follow` brings the epochs that they are to be of."""
+        for partition in self._partitions.values():
+            partition.is_held = True
+
     def high_watermarks(self) -> dict[TopicPartition, Offset]:
         return {partition.tp: partition.high_watermark for partition in self}
 
@@ -119,6 +124,7 @@ class Replicas:
         present = self._partitions.get((topic.name, index))
         if present is not None:
             present.epoch = wanted.epoch
+            present.is_held = False
             present.log.config = config
             return
         tp = TopicPartition(topic.name, index)

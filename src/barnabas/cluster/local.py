@@ -1,14 +1,16 @@
 """The embedded metadata store: one file on one machine, for a cluster of one broker.
 
 Each commit is one line: a checksum and JSON, synced before it counts. After a crash a torn last line is
-dropped; opening writes the whole anew, so the file never grows past what one run adds. Owned by
-`broker.metadata`, which serialises the calls.
+dropped; opening writes the whole anew, so the file never grows past what one run adds; where there is no room for
+that, the file that is there is used as it is. A sync that fails ends the store: what the kernel says of the same
+file afterwards proves nothing. Owned by `broker.metadata`, which serialises the calls.
 """
 
 import json
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 from zlib import crc32
@@ -26,7 +28,8 @@ from barnabas.cluster.image import (
     TopicDeleted,
     TopicImage,
 )
-from barnabas.disk import Disk, File, read_whole, write_atomically
+from barnabas.cluster.store import StoreFailed
+from barnabas.disk import Disk, File, read_whole
 from barnabas.errors import BarnabasError
 from barnabas.types import BrokerId, LeaderEpoch
 
@@ -53,43 +56,77 @@ class LocalStore:
 
     def __init__(self, disk: Disk, directory: str, empty: ClusterImage) -> None:
         self._disk = disk
+        self._failure: StoreFailed | None = None
         self.path = os.path.join(directory, FILE_NAME)
+        self._whole = 0
         self.image = empty.after(self._load())
-        write_atomically(disk, self.path, _line(_changes_to(self.image)))
-        self._file: File = disk.open(self.path)
+        self._file = self._opened()
 
     def commit(self, changes: Sequence[Change]) -> ClusterImage:
-        """Write the changes down, then apply them. All of them last, or none."""
+        """Write the changes down, then apply them. All of them last, or none.
+
+        An OSError says that nothing was written: another try may work. StoreFailed is for good.
+        """
+        if self._failure is not None:
+            raise self._failure
         before = self._file.size
+        self._file.append(_line(changes))
         try:
-            self._file.append(_line(changes))
             self._file.sync()
-        except OSError:
-            # A line that may or may not be on the disk must not come back to life later.
-            self._file.truncate(before)
-            raise
+        except OSError as error:
+            self._failure = StoreFailed(self.path, error)
+            # The line may be on the disk or not: let the next start not find it, if that can be had.
+            with suppress(OSError):
+                self._file.truncate(before)
+            raise self._failure from error
         self.image = self.image.after(changes)
         return self.image
 
     def close(self) -> None:
         self._file.close()
 
+    def _opened(self) -> File:
+        """The file, written anew; as it was, where it cannot be written anew now."""
+        temporary = self.path + ".tmp"
+        try:
+            with suppress(FileNotFoundError):
+                self._disk.remove(temporary)
+            file = self._disk.open(temporary, create=True)
+            try:
+                file.append(_line(_changes_to(self.image)))
+                file.sync()
+            finally:
+                file.close()
+        except OSError as error:
+            with suppress(OSError):
+                self._disk.remove(temporary)
+            if not self._disk.exists(self.path):
+                raise
+            log.warning("%s is used as it is, it cannot be written anew: %s", self.path, error)
+            file = self._disk.open(self.path)
+            if file.size != self._whole:
+                file.truncate(self._whole)
+                file.sync()
+            return file
+        self._disk.rename(temporary, self.path)
+        self._disk.sync_dir(os.path.dirname(self.path))
+        return self._disk.open(self.path)
+
     def _load(self) -> list[Change]:
         if not self._disk.exists(self.path):
             return []
         found: list[Change] = []
-        lines = read_whole(self._disk, self.path).split(b"\n")
+        lines = read_whole(self._disk, self.path).splitlines(keepends=True)
         for number, line in enumerate(lines, start=1):
-            if not line:
-                continue
-            checksum, _, text = line.partition(b" ")
-            if checksum != b"%08x" % crc32(text):
-                if number < len(lines) - 1:
+            checksum, _, text = line[:-1].partition(b" ")
+            if line[-1:] != b"\n" or checksum != b"%08x" % crc32(text):
+                if number < len(lines):
                     raise BarnabasError(
                         f"{self.path} is damaged in line {number}: restore it, or move the data folder away."
                     )
                 log.warning("%s: dropped a torn last line of %d bytes", self.path, len(line))
-                continue
+                break
+            self._whole += len(line)
             found += map(_from_json, json.loads(text))
         return found
 
