@@ -95,8 +95,19 @@ class Shell:
             self.carry_out(self.coordinator.tick(self.now))
         self.now = until
 
+    def change_topics_before_a_crash(self, **counts: int) -> None:
+        """The store has the change, and the coordinator dies before it hears of it."""
+        self.topics = self._changed(counts)
+        self.crash()
+        self.tick()
+
     def change_topics(self, **counts: int) -> None:
         """Give topics this many partitions; 0 deletes one."""
+        self.topics = topics = self._changed(counts)
+        self.carry_out(self.coordinator.topics_changed(topics, self.now))
+        self.tick()
+
+    def _changed(self, counts: dict[str, int]) -> dict[str, TopicFacts]:
         topics = dict(self.topics)
         for name, count in counts.items():
             if count:
@@ -104,9 +115,7 @@ class Shell:
                 topics[name] = TopicFacts(known.id if known else UUID(int=100 + len(topics)), count)
             else:
                 del topics[name]
-        self.topics = topics
-        self.carry_out(self.coordinator.topics_changed(topics, self.now))
-        self.tick()
+        return topics
 
     def replayed(self) -> GroupCoordinator:
         """A coordinator that knows the log and nothing else."""

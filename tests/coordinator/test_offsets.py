@@ -1,10 +1,13 @@
 """Committed offsets: who may commit, what is answered, what goes and when, and that the log tells it all."""
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from barnabas.coordinator.coordinator import EXPIRY_BATCH
+from barnabas.coordinator.effects import TopicFacts
+from barnabas.coordinator.records import OffsetCommitKey, OffsetCommitValue, Record, encode
 from barnabas.errors import Code
 from barnabas.wire.messages.offsets import (
     OffsetDeletePartition,
@@ -260,3 +263,69 @@ def test_very_many_offsets_expire_in_batches(forgetful: Shell) -> None:
     assert not forgetful.coordinator.groups
     assert len(forgetful.log) == 2 * written
     assert max(forgetful.batches) < EXPIRY_BATCH + 400
+
+
+# Topics that are deleted
+
+
+def test_offsets_of_a_topic_whose_deletion_the_broker_did_not_survive_do_not_come_back(shell: Shell) -> None:
+    commit(shell, 5)
+    commit(shell, 7, topic="parcels")
+    shell.change_topics_before_a_crash(orders=0)
+    shell.change_topics(orders=4)
+    assert committed(shell) == -1
+    assert committed(shell, topic="parcels") == 7
+    assert lasting(shell.replayed()) == lasting(shell.coordinator)
+
+
+def test_offsets_of_a_topic_that_was_made_anew_meanwhile_do_not_come_back(shell: Shell) -> None:
+    commit(shell, 5)
+    del shell.topics["orders"]
+    shell.change_topics_before_a_crash(orders=4)
+    assert committed(shell) == -1
+
+
+def test_offsets_of_partitions_that_are_there_stay_when_a_coordinator_is_loaded(shell: Shell) -> None:
+    commit(shell, 5)
+    commit(shell, 6, partition=3)
+    length = len(shell.log)
+    shell.crash()
+    shell.tick()
+    assert (committed(shell), committed(shell, partition=3)) == (5, 6)
+    assert len(shell.log) == length
+
+
+def test_commits_of_older_brokers_which_name_no_topic_id_count_for_the_topic_of_that_name(
+    shell: Shell,
+) -> None:
+    shell.log.append(encode(Record(OffsetCommitKey(GROUP, "orders", 1), OffsetCommitValue(42))))
+    shell.log.append(encode(Record(OffsetCommitKey(GROUP, "orders", 4), OffsetCommitValue(42))))
+    shell.crash()
+    shell.tick()
+    assert committed(shell, partition=1) == 42
+    assert committed(shell, partition=4) == -1
+
+
+def test_a_log_that_refuses_tombstones_is_asked_again_and_new_commits_stay(shell: Shell) -> None:
+    commit(shell, 5)
+    commit(shell, 6, partition=1)
+    shell.refusing = Code.KAFKA_STORAGE_ERROR
+    topics = dict(shell.topics)
+    del topics["orders"]
+    shell.carry_out(shell.coordinator.topics_changed(topics, shell.now))
+    shell.carry_out(shell.coordinator.topics_changed(shell.topics, shell.now))
+    assert shell.coordinator.deadline <= shell.now
+    shell.refusing = None
+    assert commit(shell, 1) == Code.NONE
+    assert (committed(shell), committed(shell, partition=1)) == (1, -1)
+    assert lasting(shell.replayed()) == lasting(shell.coordinator)
+
+
+def test_the_tombstones_of_very_many_offsets_are_written_bit_by_bit() -> None:
+    shell = Shell(topics={"orders": TopicFacts(UUID(int=1), 2 * EXPIRY_BATCH)})
+    for partition in range(2 * EXPIRY_BATCH):
+        commit(shell, 1, partition=partition)
+    del shell.batches[:]
+    shell.change_topics(orders=0)
+    assert shell.batches == [EXPIRY_BATCH, EXPIRY_BATCH]
+    assert not list(shell.coordinator.offsets)

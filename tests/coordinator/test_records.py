@@ -42,6 +42,7 @@ from barnabas.coordinator.records import (
 from barnabas.wire.batch import Record as BatchRecord
 from barnabas.wire.batch import encode_batch
 from barnabas.wire.codec import Malformed, encoder
+from barnabas.wire.schema import NO_ID
 
 NOW = 1_700_000_000_000
 ID = UUID(bytes=bytes(range(1, 17)))
@@ -311,10 +312,11 @@ def test_kafkas_own_tool_reads_what_we_write(tmp_path: Path, kafka_libs: Path) -
 @pytest.mark.parametrize(
     "value", [(5, 3, "", 7), (0, -1, "", 0), (2**62, 2**31 - 1, "", 2**62), (5, 3, "meta", 7)]
 )
+@pytest.mark.parametrize("topic_id", [NO_ID, ID])
 def test_the_short_way_to_write_a_commit_writes_what_the_codec_would(
-    group: str, value: tuple[int, int, str, int]
+    group: str, value: tuple[int, int, str, int], topic_id: UUID
 ) -> None:
-    record = Record(OffsetCommitKey(group, "topic", 12), OffsetCommitValue(*value))
+    record = Record(OffsetCommitKey(group, "topic", 12), OffsetCommitValue(*value, topic_id=topic_id))
     key, written = encode(record)
     assert key == b"\x00\x01" + by_the_codec(record.key, 0)
     assert written == b"\x00\x04" + by_the_codec(record.value, 4)

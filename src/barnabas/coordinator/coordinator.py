@@ -109,14 +109,16 @@ class GroupCoordinator:
             if group is not None:
                 self._keep(group)
         self._call_together(now, out)
-        if self._expiry_at <= now:
+        if self.offsets.has_orphans:
+            out.records += self.offsets.orphans(EXPIRY_BATCH)
+        elif self._expiry_at <= now:
             self._expire(now, out)
         return out
 
     @property
     def deadline(self) -> int:
         """When `tick` ought to be called. Never later than something is due; `NEVER` where nothing is."""
-        if self._downgraded:
+        if self._downgraded or self.offsets.has_orphans:
             return 0
         first = self._timetable.first
         return min(first, self._expiry_at) if self.groups else first
@@ -133,7 +135,8 @@ class GroupCoordinator:
             changes = topic_changes(before, topics)
         out = Effects()
         if changes.gone:
-            out.records += self.offsets.without_topics(changes.gone)
+            self.offsets.topics_gone(changes.gone)
+            out.records += self.offsets.orphans(EXPIRY_BATCH)
         if changes.grown:
             # Members of the other kind are told with their next heartbeat.
             for group in self.groups.values():
@@ -215,6 +218,8 @@ class GroupCoordinator:
                 group.loaded(now)
             self._timetable.enter(group.id, group.deadline)
         self._call_together(now, out)
+        # The broker before us may have died after a topic was deleted, and before the tombstones were in the log.
+        self.offsets.compare(self._topics)
         self._expiry_at = now + self._config.offsets_retention_check_interval_ms
         return out
 

@@ -1,10 +1,13 @@
 """Owns what groups have read: the committed offset of each group, topic and partition. Called by `coordinator`.
 
 Changes by `apply` alone, which follows the log. So an offset falls only because somebody committed a lower one, and
-goes only because somebody deleted it, its topic is gone, or it was kept for as long as offsets are.
+goes only because somebody deleted it, its topic is gone, or it was kept for as long as offsets are. An offset of a
+topic that is gone is an orphan: it is not shown any more, and stays one until its tombstone is applied, or a commit to
+a new topic of that name. Each commit carries the id of its topic, so a replay tells orphans from the rest.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import islice
 
 from barnabas.coordinator.effects import TopicFacts
 from barnabas.coordinator.records import OffsetCommitKey, OffsetCommitValue, Record
@@ -23,11 +26,14 @@ from barnabas.wire.messages.offsets import (
     OffsetFetchPartitionResult,
     OffsetFetchTopicResult,
 )
+from barnabas.wire.schema import NO_ID
 
 NO_OFFSET = -1
 NO_TIMESTAMP = -1
 
 Topics = Mapping[str, TopicFacts]
+
+_NO_TOPIC = TopicFacts(NO_ID, 0)
 
 LATEST = 2**63 - 1
 """The last moment that a record can name: who wants more than that wants for ever."""
@@ -36,10 +42,12 @@ LATEST = 2**63 - 1
 class CommittedOffsets:
     """Mutable: the offsets of all groups of one coordinator, by group, topic and partition."""
 
-    __slots__ = ("_by_group",)
+    __slots__ = ("_by_group", "_orphans")
 
     def __init__(self) -> None:
         self._by_group: dict[str, dict[str, dict[int, OffsetCommitValue]]] = {}
+        self._orphans: dict[OffsetCommitKey, None] = {}
+        """Offsets of topics that are gone, whose tombstones are not in the log yet."""
 
     def __contains__(self, group_id: str) -> bool:
         return group_id in self._by_group
@@ -66,6 +74,8 @@ class CommittedOffsets:
     # The log
 
     def apply(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
+        if self._orphans:
+            self._orphans.pop(key, None)
         if value is not None:
             self._by_group.setdefault(key.group, {}).setdefault(key.topic, {})[key.partition] = value
             return
@@ -91,7 +101,7 @@ class CommittedOffsets:
         for topic in request.topics:
             name = topic.name
             facts = topics.get(name)
-            count = facts.partitions if facts is not None else 0
+            topic_id, count = facts if facts is not None else _NO_TOPIC
             rows = []
             for part in topic.partitions:
                 index = part.partition_index
@@ -104,7 +114,7 @@ class CommittedOffsets:
                 else:
                     key = OffsetCommitKey(group_id, name, index)
                     epoch = part.committed_leader_epoch
-                    value = OffsetCommitValue(part.committed_offset, epoch, metadata, now, expires)
+                    value = OffsetCommitValue(part.committed_offset, epoch, metadata, now, expires, topic_id)
                     records.append(Record(key, value))
                 rows.append(OffsetCommitPartitionResult(index, code))
             results.append(OffsetCommitTopicResult(name, rows))
@@ -112,7 +122,7 @@ class CommittedOffsets:
 
     def fetch(self, wanted: OffsetFetchGroup) -> OffsetFetchGroupResult:
         """What a group has committed: of the partitions it asks for, or all."""
-        present = self._by_group.get(wanted.group_id, {})
+        present = self._shown(wanted.group_id)
         if wanted.topics is None:
             asked = {name: list(partitions) for name, partitions in present.items()}
         else:
@@ -133,6 +143,17 @@ class CommittedOffsets:
                     )
             results.append(OffsetFetchTopicResult(name, rows))
         return OffsetFetchGroupResult(wanted.group_id, results)
+
+    def _shown(self, group_id: str) -> dict[str, dict[int, OffsetCommitValue]]:
+        present = self._by_group.get(group_id, {})
+        if not self._orphans:
+            return present
+        shown: dict[str, dict[int, OffsetCommitValue]] = {}
+        for topic, partitions in present.items():
+            for partition, value in partitions.items():
+                if OffsetCommitKey(group_id, topic, partition) not in self._orphans:
+                    shown.setdefault(topic, {})[partition] = value
+        return shown
 
     def delete(
         self, request: OffsetDeleteRequest, topics: Topics, is_subscribed: Callable[[str], bool]
@@ -166,9 +187,31 @@ class CommittedOffsets:
         """All that a group has committed goes."""
         return [Record(key) for key, _ in self.of(group_id)]
 
-    def without_topics(self, names: Collection[str]) -> list[Record]:
-        """Tombstones of the offsets of topics that are gone."""
-        return [Record(key) for key, _ in self if isinstance(key, OffsetCommitKey) and key.topic in names]
+    def topics_gone(self, names: Collection[str]) -> None:
+        """Topics of these names were deleted: what is committed of them belongs to nothing."""
+        for key, _ in self:
+            if isinstance(key, OffsetCommitKey) and key.topic in names:
+                self._orphans[key] = None
+
+    def compare(self, topics: Topics) -> None:
+        """Find the offsets of topics that are not there any more, or not the same: to be called after a replay.
+
+        The broker that deleted the topic may have died before its tombstones were in the log.
+        """
+        for key, value in self:
+            if isinstance(key, OffsetCommitKey) and isinstance(value, OffsetCommitValue):
+                facts = topics.get(key.topic)
+                is_same = facts is not None and value.topic_id in (NO_ID, facts.id)
+                if not is_same or facts is None or key.partition >= facts.partitions:
+                    self._orphans[key] = None
+
+    @property
+    def has_orphans(self) -> bool:
+        return bool(self._orphans)
+
+    def orphans(self, most: int) -> list[Record]:
+        """Tombstones of offsets whose topic is gone, at most so many at once."""
+        return [Record(key) for key in islice(self._orphans, most)]
 
     def expired(self, group_id: str, since: int, kept_ms: int, now: int) -> list[Record]:
         """Tombstones of what was kept long enough after its commit, and after this moment."""

@@ -32,7 +32,8 @@ _KEY = Versions(0, 0, NEVER)
 _VALUE = Versions(0, 0, 0)
 _PREFIX = Struct(">h")
 _GROUP, _SIZE, _NUMBER = Struct(">hh").pack, Struct(">h").pack, Struct(">i").pack
-_COMMITTED = Struct(">hqiBqB").pack
+_COMMITTED = Struct(">hqiBqBBB16s").pack
+_TAGS, _TOPIC_ID_TAG, _TOPIC_ID_SIZE = 1, 0, 16
 
 
 # --- what is committed: made for every commit, and a frozen dataclass takes twice as long to make (0.6 us more)
@@ -67,8 +68,8 @@ class OffsetCommitValue:
 
     @property
     def is_plain(self) -> bool:
-        """Nothing but numbers."""
-        return not self.metadata and self.expire_timestamp == -1 and self.topic_id is NO_ID
+        """No text and no expiry: what a consumer commits as a rule."""
+        return not self.metadata and self.expire_timestamp == -1 and self.topic_id is not NO_ID
 
 
 # --- a classic group
@@ -336,7 +337,17 @@ def encode(record: Record) -> tuple[bytes, bytes | None]:
         try:
             return (
                 _committed_key(key.group, key.topic, key.partition),
-                _COMMITTED(4, value.offset, value.leader_epoch, 1, value.commit_timestamp, 0),
+                _COMMITTED(
+                    4,
+                    value.offset,
+                    value.leader_epoch,
+                    1,
+                    value.commit_timestamp,
+                    _TAGS,
+                    _TOPIC_ID_TAG,
+                    _TOPIC_ID_SIZE,
+                    value.topic_id.bytes,
+                ),
             )
         except error:  # a number or a name that is too large for its field: the codec says so
             pass
