@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,29 @@ def test_all_is_there_after_a_clean_stop(tmp_path: Path) -> None:
         assert b"before" in bytes(fetch(connection, "t", {1: 0})[0].records or b"")
         assert produce(connection, "t", batch(b"after"), 1).base_offset == 1
     assert not (tmp_path / "t-0" / "00000000000000000001.log").exists()
+
+
+@pytest.mark.parametrize("stop", ["clean", "killed"])
+def test_a_batch_repeated_after_a_restart_is_answered_with_where_it_is(
+    start_broker: Callable[..., BrokerProcess], stop: str
+) -> None:
+    """A producer has up to five batches under way when the broker stops: each may come again, not just the last."""
+    facts = {"producer_id": 4000, "producer_epoch": 0}
+    batches = [batch(b"a%d" % n, b"b%d" % n, base_sequence=2 * n, **facts) for n in range(5)]
+    broker = start_broker()
+    with RawConnection(broker.port) as connection:
+        create(connection, "t")
+        assert [produce(connection, "t", each).base_offset for each in batches] == [0, 2, 4, 6, 8]
+    if stop == "killed":
+        broker.kill()
+    else:
+        assert broker.stop() == 0
+    broker.start()
+    with RawConnection(broker.port) as connection:
+        again = produce(connection, "t", batches[1])
+        assert (again.error_code, again.base_offset) == (0, 2)
+        following = produce(connection, "t", batch(b"on", base_sequence=10, **facts))
+        assert (following.error_code, following.base_offset) == (0, 10)
 
 
 def test_a_second_broker_keeps_out_of_the_folder(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def check_producers(log: Log) -> None:
     """Hold the producers' state against one made from nothing but the batches that are there."""
     fresh = ProducerStates()
     for data in stored_batches(log):
-        fresh.replay(read_header(data), data)
+        fresh.replay(read_header(data), data, NOW)
     for producer_id, state in fresh.by_id.items():
         kept = log.producers.by_id[producer_id]
         assert (kept.epoch, kept.next_sequence) == (state.epoch, state.next_sequence)

@@ -8,6 +8,7 @@ import pytest
 from barnabas.config import TopicConfig
 from barnabas.errors import Code, Refused
 from barnabas.log.log import Log
+from barnabas.log.producers import StoredBatch
 from barnabas.log.segment import CLEANED, Segment
 from barnabas.testing.disk import PowerCut, SimulatedDisk, Survival
 from barnabas.types import LeaderEpoch, Millis, Offset
@@ -140,6 +141,7 @@ class Story:
         assert stored_batches(rescued) == stored_batches(self.log)
         check_files(rescued)
         check_producers(rescued)
+        assert _recent(rescued) == _recent(self.log)
         self.log = self.reopen(self.disk, clean=True)
 
     def reopen(self, disk: SimulatedDisk, *, clean: bool = False) -> Log:
@@ -161,6 +163,10 @@ class Story:
         assert append(log, b"goes on", epoch=self.epoch + 1, now=self.now) == end
         assert len(stored_batches(log)) == len(found) + 1
         check_files(log)
+
+
+def _recent(log: Log) -> dict[int, tuple[Millis, list[StoredBatch]]]:
+    return {pid: (state.appended, state.batches) for pid, state in log.producers.by_id.items()}
 
 
 def _between(history: list[bytes], start: Offset, end: Offset) -> list[bytes]:

@@ -9,6 +9,7 @@ import pytest
 from fastcrc.crc32 import iscsi as crc32c
 
 from barnabas.errors import Code, Refused
+from barnabas.log import recent_batches
 from barnabas.log.producers import CorruptSnapshot, Marker, ProducerStates, read_marker
 from barnabas.wire.batch import CONTROL, TRANSACTIONAL, BatchHeader, Record, encode_batch, read_header
 
@@ -37,9 +38,9 @@ def batch(
     )
 
 
-def append(states: ProducerStates, header: BatchHeader, first: int) -> int:
+def append(states: ProducerStates, header: BatchHeader, first: int, now: int = NOW) -> int:
     assert states.check(header) is None
-    states.note(header, first)
+    states.note(header, first, now)
     return first + header.count
 
 
@@ -147,10 +148,18 @@ def test_producers_do_not_see_one_another() -> None:
 def test_a_silent_producer_is_forgotten_after_a_day() -> None:
     states = ProducerStates()
     append(states, batch(0, pid=1), 0)
-    append(states, batch(0, pid=2, timestamp=NOW + 5), 1)
+    append(states, batch(0, pid=2), 1, now=NOW + 5)
     assert states.expire(NOW + DAY - 1) == 0
     assert states.expire(NOW + DAY) == 1
     assert list(states.by_id) == [2]
+
+
+@pytest.mark.parametrize("timestamp", [-1, NOW - 30 * DAY, NOW + 30 * DAY])
+def test_how_old_its_records_are_does_not_matter_to_how_long_a_producer_is_known(timestamp: int) -> None:
+    states = ProducerStates()
+    append(states, batch(0, timestamp=timestamp), 0)
+    assert states.expire(NOW + DAY - 1) == 0
+    assert states.expire(NOW + DAY) == 1
 
 
 def test_a_producer_with_an_open_transaction_is_never_forgotten() -> None:
@@ -171,7 +180,7 @@ def test_a_snapshot_brings_the_last_batch_and_the_epoch_back() -> None:
     append(states, batch(0, 3, epoch=4), 40)
     append(states, batch(3, 2, epoch=4), 43)
     loaded = ProducerStates()
-    loaded.load(states.to_bytes(), 45)
+    loaded.load(states.to_bytes(), 45, NOW)
     assert loaded.end == 45
     assert loaded.check(batch(3, 2, epoch=4)) == (3, 4, 43, 44, NOW)
     assert loaded.check(batch(5, epoch=4)) is None
@@ -185,10 +194,57 @@ def test_how_long_a_producer_is_known_after_a_restart_is_for_the_broker_to_say()
     states = ProducerStates()
     append(states, batch(0), 0)
     loaded = ProducerStates()
-    loaded.load(states.to_bytes(), 1)
+    loaded.load(states.to_bytes(), 1, NOW)
     assert loaded.expire(NOW + 2 * DAY, expiration_ms=7 * DAY) == 0
     assert loaded.check(batch(0)) is not None
     assert loaded.expire(NOW + 7 * DAY, expiration_ms=7 * DAY) == 1
+
+
+def _two_producers() -> ProducerStates:
+    states = ProducerStates()
+    for number in range(7):
+        append(states, batch(number * 2, 2, pid=9, epoch=4), number * 10, now=NOW + number)
+    append(states, batch(0, pid=3, timestamp=-1), 75, now=NOW - DAY)
+    return states
+
+
+def test_all_batches_and_the_times_of_appends_come_back_with_the_snapshot() -> None:
+    states = _two_producers()
+    snapshot = states.to_bytes()
+    data = recent_batches.encode(states, snapshot)
+    loaded = ProducerStates()
+    loaded.load(snapshot, 76, NOW + 99)
+    recent_batches.restore(loaded, data, snapshot)
+    for pid, state in states.by_id.items():
+        assert loaded.by_id[pid].batches == state.batches
+        assert loaded.by_id[pid].appended == state.appended
+    assert loaded.check(batch(4, 2, epoch=4)) == (4, 5, 20, 21, NOW)
+    assert recent_batches.encode(loaded, loaded.to_bytes()) == data
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_damaged_recent_batches_are_refused_and_change_nothing(seed: int) -> None:
+    chance = random.Random(seed)
+    states = _two_producers()
+    snapshot = states.to_bytes()
+    data = bytearray(recent_batches.encode(states, snapshot))
+    if seed % 2:
+        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+    else:
+        del data[chance.randrange(len(data)) :]
+    states.load(snapshot, 76, NOW)
+    with pytest.raises(CorruptSnapshot):
+        recent_batches.restore(states, bytes(data), snapshot)
+    assert [len(state.batches) for state in states.by_id.values()] == [1, 1]
+
+
+def test_recent_batches_of_another_snapshot_are_refused() -> None:
+    states = _two_producers()
+    data = recent_batches.encode(states, states.to_bytes())
+    append(states, batch(1, pid=3), 76)
+    snapshot = states.to_bytes()
+    with pytest.raises(CorruptSnapshot, match="another snapshot"):
+        recent_batches.restore(states, data, snapshot)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -204,7 +260,7 @@ def test_a_damaged_snapshot_is_refused_and_changes_nothing(seed: int) -> None:
         del data[chance.randrange(len(data)) :]
     before = states.to_bytes()
     with pytest.raises(CorruptSnapshot):
-        states.load(bytes(data), 0)
+        states.load(bytes(data), 0, NOW)
     assert states.to_bytes() == before
 
 
@@ -216,7 +272,7 @@ def test_replay_leads_to_the_state_that_appending_led_to() -> None:
         pid, count = chance.randrange(5), chance.randrange(1, 9)
         header = batch(sequences.get(pid, 0), count, pid=pid, offset=offset)
         sequences[pid] = header.base_sequence + count
-        again.replay(header, b"")
+        again.replay(header, b"", NOW)
         offset = append(states, header, offset)
     assert states.to_bytes() == again.to_bytes()
     assert {pid: state.batches for pid, state in states.by_id.items()} == {
@@ -226,7 +282,7 @@ def test_replay_leads_to_the_state_that_appending_led_to() -> None:
 
 def test_batches_without_a_producer_leave_no_trace() -> None:
     states = ProducerStates()
-    states.replay(batch(-1, pid=-1), b"")
+    states.replay(batch(-1, pid=-1), b"", NOW)
     assert len(states) == 0
 
 
@@ -237,7 +293,7 @@ def test_a_transaction_is_unstable_until_its_marker_is_below_the_high_watermark(
     append(states, batch(1, pid=1, attributes=TRANSACTIONAL), 12)
     assert states.first_unstable == 10
     control = marker_batch(commit=True, pid=1, offset=13)
-    ended = states.replay(read_header(control), control)
+    ended = states.replay(read_header(control), control, NOW)
     assert ended == (1, 10, 13, False)
     assert states.first_unstable == 10
     states.acknowledge(13)
@@ -245,7 +301,7 @@ def test_a_transaction_is_unstable_until_its_marker_is_below_the_high_watermark(
     states.acknowledge(14)
     assert states.first_unstable == 11
     control = marker_batch(commit=False, pid=2, offset=14)
-    ended = states.replay(read_header(control), control)
+    ended = states.replay(read_header(control), control, NOW)
     assert ended is not None
     assert ended.aborted
     states.acknowledge(15)
@@ -262,7 +318,7 @@ def test_after_its_transaction_a_producer_goes_on_with_its_sequences() -> None:
     states = ProducerStates()
     append(states, batch(0, attributes=TRANSACTIONAL), 0)
     control = marker_batch(commit=True, offset=1)
-    states.replay(read_header(control), control)
+    states.replay(read_header(control), control, NOW)
     append(states, batch(1), 2)
 
 
@@ -283,11 +339,11 @@ def test_open_transactions_survive_in_the_snapshot() -> None:
     append(states, batch(0, pid=7, attributes=TRANSACTIONAL), 5)
     append(states, batch(0, pid=3, attributes=TRANSACTIONAL), 6)
     loaded = ProducerStates()
-    loaded.load(states.to_bytes(), 7)
+    loaded.load(states.to_bytes(), 7, NOW)
     assert loaded.expire(NOW + 100 * DAY) == 0
     assert loaded.first_unstable == 5
     control = marker_batch(commit=True, pid=7, offset=7)
-    loaded.replay(read_header(control), control)
+    loaded.replay(read_header(control), control, NOW)
     loaded.acknowledge(8)
     assert loaded.first_unstable == 6
 

@@ -389,3 +389,83 @@ def test_a_record_damaged_after_a_clean_stop_ends_nothing_though_an_index_is_gon
     _overwrite(disk, name_of(last.base, ".log"), position + 70, b"\xff")
     disk.remove(f"{FOLDER}/{name_of(last.base, '.index')}")
     assert _open(disk, clean=True).end == 60
+
+
+def test_all_five_batches_of_a_producer_are_known_after_a_clean_stop() -> None:
+    disk = SimulatedDisk()
+    _filled(disk)
+    log = _open(disk, clean=True)
+    for number in range(55, 60):
+        again = batch(b"%d" % number * 20, timestamp=NOW + number, pid=8, sequence=number)
+        assert log.append(again, epoch=LeaderEpoch(1), now=NOW) == (number, number, -1, True)
+    with pytest.raises(Refused, match="sequence 54 where 60 is due"):
+        log.append(batch(pid=8, sequence=54), epoch=LeaderEpoch(1), now=NOW)
+
+
+@pytest.mark.parametrize("harm", ["missing", "cut", "damaged", "empty", "of another version"])
+def test_without_our_file_kafkas_snapshot_counts(harm: str, caplog: pytest.LogCaptureFixture) -> None:
+    disk = SimulatedDisk()
+    _filled(disk)
+    name = name_of(60, ".producers")
+    if harm == "missing":
+        disk.remove(f"{FOLDER}/{name}")
+    elif harm == "damaged":
+        _overwrite(disk, name, 40, b"\xff\xff")
+    elif harm == "of another version":
+        _overwrite(disk, name, 0, b"\x00\x63")
+    else:
+        disk.open(f"{FOLDER}/{name}").truncate(50 if harm == "cut" else 0)
+    log = _open(disk, clean=True)
+    assert [stored.first for stored in log.producers.by_id[8].batches] == [59]
+    assert ("only the last batch is known" in caplog.text) == (harm != "missing")
+    _check(log)
+    log.close()
+    assert name_of(60, ".producers") in disk.list(FOLDER)
+    assert not [each for each in caplog.records if each.levelno > logging.WARNING]
+
+
+def test_a_producer_of_old_records_is_known_over_a_restart_for_as_long_as_it_was_to_be() -> None:
+    disk = SimulatedDisk()
+    log = Log.open(disk, FOLDER, SMALL, now=NOW)
+    log.append(batch(timestamp=NOW - 10**9, pid=8), epoch=LeaderEpoch(0), now=NOW)
+    log.close()
+    log = Log.open(disk, FOLDER, SMALL, now=Millis(NOW + 500), clean=True)
+    assert log.producers.expire(Millis(NOW + 999), expiration_ms=1000) == 0
+    assert log.producers.expire(Millis(NOW + 1000), expiration_ms=1000) == 1
+
+
+@pytest.mark.parametrize("left", ["snapshot", "nothing"])
+def test_an_append_whose_time_nothing_tells_counts_as_of_the_recovery(left: str) -> None:
+    disk = SimulatedDisk()
+    log = Log.open(disk, FOLDER, SMALL, now=NOW)
+    log.append(batch(timestamp=NOW - 10**9, pid=8), epoch=LeaderEpoch(0), now=NOW)
+    if left == "snapshot":
+        log.close()
+        disk.remove(f"{FOLDER}/{name_of(1, '.producers')}")
+    log = Log.open(disk, FOLDER, SMALL, now=Millis(NOW + 500))
+    assert log.producers.expire(Millis(NOW + 1499), expiration_ms=1000) == 0
+    assert log.producers.expire(Millis(NOW + 1500), expiration_ms=1000) == 1
+
+
+def test_our_file_goes_with_kafkas_snapshot() -> None:
+    disk = SimulatedDisk()
+    log = _filled(disk)
+
+    def offsets(ending: str) -> list[int]:
+        return [int(name.removesuffix(ending)) for name in disk.list(FOLDER) if name.endswith(ending)]
+
+    assert offsets(".snapshot") == offsets(".producers") == [*(s.base for s in log.segments[1:]), 60]
+    log = _open(disk, clean=True)
+    log.truncate_to(Offset(41))
+    assert offsets(".snapshot") == offsets(".producers")
+    assert max(offsets(".producers")) <= 41
+    log.advance_start(Offset(25))
+    log.retain(NOW, log.end)
+    assert offsets(".snapshot") == offsets(".producers")
+    assert min(offsets(".producers")) >= log.segments[0].base
+    disk.open(f"{FOLDER}/{name_of(77, '.producers')}", create=True).append(b"left over")
+    log.close()
+    log = _open(disk, clean=True)
+    assert offsets(".snapshot") == offsets(".producers")
+    log.start_over_at(Offset(100))
+    assert offsets(".snapshot") == offsets(".producers") == []

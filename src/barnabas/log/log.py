@@ -121,7 +121,7 @@ class Log:
             return log
         log.start = max(start_offset, log.start)
         epochs.truncate_from_end(log.end)
-        log._snapshots.restore(log.producers, segments, log.start, log.end)
+        log._snapshots.restore(log.producers, segments, log.start, log.end, now)
         log._snapshots.keep_only(segment.base for segment in segments)
         return log
 
@@ -181,9 +181,9 @@ class Log:
         self._write(batch, last, max_timestamp, epoch, now)
         if producer_id >= 0:
             if marker:
-                self.producers.note_marker(header, first, marker, max_timestamp)
+                self.producers.note_marker(header, first, marker, now)
             elif not header.attributes & CONTROL:
-                self.producers.note(header, first)
+                self.producers.note(header, first, now)
         return tuple.__new__(Appended, (first, last, append_time, False))
 
     def append_own(self, batch: bytes, count: int, *, epoch: LeaderEpoch, now: Millis) -> None:
@@ -238,7 +238,7 @@ class Log:
         for at, header in found:
             if header.leader_epoch > self.epochs.latest:
                 self.epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
-            self.producers.replay(header, batches[at : at + header.size])
+            self.producers.replay(header, batches[at : at + header.size], now)
 
     def roll_if_due(self, now: Millis) -> bool:
         """Begin a new segment when segment.ms has passed since the active one was begun."""
@@ -306,9 +306,8 @@ class Log:
             # Also the segment that ends at the recovery point: it may have been sealed after it was flushed.
             for segment in self._chain.from_offset(Offset(self.recovery_point - 1)):
                 files += [segment.file] if segment is self._chain.active else segment.files()
-            snapshot = self._snapshots.newest() if renamed else None
-        if snapshot is not None:
-            files.append(snapshot)
+            if renamed:
+                files += self._snapshots.newest()
         return Flush(
             disk=self._disk,
             directory=self.directory,
@@ -351,7 +350,8 @@ class Log:
         if self.end < self.start:
             self.start_over_at(self.start)
             return
-        self._snapshots.restore(self.producers, self._chain.segments, self.start, self.end)
+        last_append = self.producers.last_append
+        self._snapshots.restore(self.producers, self._chain.segments, self.start, self.end, last_append)
 
     def start_over_at(self, offset: Offset) -> None:
         """Drop everything; the next record gets this offset."""
@@ -429,7 +429,7 @@ class Log:
     def close(self) -> None:
         """Write and sync all that is known: opened `clean` again, nothing needs to be checked."""
         with self._working("close"):
-            if self.end > self.start and self.end not in self._snapshots.offsets:
+            if (self.end > self.start or self.producers.by_id) and not self._snapshots.has(self.end):
                 self._snapshots.take(self.producers, self.end)
                 self._changes += 1
             flush = self.begin_flush()

@@ -3,9 +3,12 @@
 The log calls `check` before it appends a client's batch (a refusal changes nothing), `note` after it,
 and `replay` for batches that were checked before: those of a leader, and those read again at recovery. So a
 batch that is sent twice is stored once, and in order. It holds no file: the log keeps `to_bytes()` as
-`<offset>.snapshot`, in Kafka's format.
+`<offset>.snapshot`, in Kafka's format, which has the last batch of a producer only; `recent_batches` keeps the
+others.
 
-A snapshot keeps the last batch of a producer only, as Kafka's does: the four before it come back by replay.
+A producer is forgotten a while after its last append, by the broker's clock: its records may be as old as they like.
+What is read again, and whose time of append nothing tells, counts as appended when the log was opened: a producer
+is rather remembered for too long than forgotten while it may still repeat a batch.
 """
 
 from struct import Struct
@@ -67,13 +70,24 @@ class EndedTransaction(NamedTuple):
 class ProducerState:
     """Mutable: what is remembered of one producer id."""
 
-    __slots__ = ("batches", "coordinator_epoch", "epoch", "next_sequence", "timestamp", "transaction")
+    __slots__ = (
+        "appended",
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "next_sequence",
+        "timestamp",
+        "transaction",
+    )
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
         self.next_sequence = 0
         self.batches: list[StoredBatch] = []
         self.timestamp: Millis = NO_TIMESTAMP
+        """The largest one in its last batch: what Kafka's snapshot has."""
+        self.appended: Millis = NO_TIMESTAMP
+        """When its last batch was appended, by the broker's clock."""
         self.coordinator_epoch = -1
         self.transaction: Offset = NO_OFFSET
         """The first offset of the transaction it has open; -1 when none is."""
@@ -157,7 +171,7 @@ class ProducerStates:
                 f"coordinator epoch {marker.coordinator_epoch} is older than {state.coordinator_epoch}",
             )
 
-    def note(self, header: BatchHeader, first: Offset) -> None:
+    def note(self, header: BatchHeader, first: Offset, now: Millis) -> None:
         """Remember a batch of records that is in the log now, from offset `first` on. 0.7 us."""
         producer_id = header.producer_id
         last_delta = header.last_offset_delta
@@ -178,12 +192,13 @@ class ProducerStates:
             del batches[0]
         state.next_sequence = after(last_sequence)
         state.timestamp = timestamp
+        state.appended = now
         if header.attributes & TRANSACTIONAL and state.transaction < 0:
             state.transaction = first
             self._open[first] = ProducerId(producer_id)
 
     def note_marker(
-        self, header: BatchHeader, first: Offset, marker: Marker, timestamp: Millis
+        self, header: BatchHeader, first: Offset, marker: Marker, now: Millis
     ) -> EndedTransaction | None:
         """Remember that a control batch ended the producer's transaction, if it had one open here."""
         producer_id = ProducerId(header.producer_id)
@@ -201,23 +216,25 @@ class ProducerStates:
             self._ended.append(ended)
         state.transaction = NO_OFFSET
         state.coordinator_epoch = marker.coordinator_epoch
-        state.timestamp = timestamp
+        state.timestamp = Millis(header.max_timestamp)
+        state.appended = now
         return ended
 
-    def replay(self, header: BatchHeader, batch: Buffer) -> EndedTransaction | None:
+    def replay(self, header: BatchHeader, batch: Buffer, now: Millis) -> EndedTransaction | None:
         """Apply a batch that a leader has checked before: offsets are as they stand in it.
 
-        `batch` begins with the header; its records are read only where it is a control batch.
+        `now` counts as the time of its append. `batch` begins with the header; its records are read only where it
+        is a control batch.
         """
         if header.producer_id < 0:
             return None
         first = Offset(header.base_offset)
         if not header.attributes & CONTROL:
-            self.note(header, first)
+            self.note(header, first, now)
             return None
         marker = read_marker(batch)
         # Once the cleaner has removed a whole transaction its marker goes too: an empty batch says nothing.
-        return self.note_marker(header, first, marker, Millis(header.max_timestamp)) if marker else None
+        return self.note_marker(header, first, marker, now) if marker else None
 
     @property
     def first_unstable(self) -> Offset | None:
@@ -234,12 +251,17 @@ class ProducerStates:
             self._ended = [ended for ended in self._ended if ended.last >= high_watermark]
 
     def expire(self, now: Millis, expiration_ms: int = EXPIRATION_MS) -> int:
-        """Forget producers that were silent for so long and have no transaction open; how many they were."""
+        """Forget producers that appended nothing for this long and have no transaction open; returns their number."""
         limit = now - expiration_ms
-        gone = [i for i, state in self.by_id.items() if state.timestamp <= limit and state.transaction < 0]
+        gone = [i for i, state in self.by_id.items() if state.appended <= limit and state.transaction < 0]
         for producer_id in gone:
             del self.by_id[producer_id]
         return len(gone)
+
+    @property
+    def last_append(self) -> Millis:
+        """When the producers remembered here last appended something."""
+        return max((state.appended for state in self.by_id.values()), default=NO_TIMESTAMP)
 
     def clear(self, end: Offset = _START) -> None:
         """Forget everything. A truncated log then loads the newest snapshot it has, and replays."""
@@ -269,8 +291,11 @@ class ProducerStates:
         _SNAPSHOT.pack_into(data, 0, _SNAPSHOT_VERSION, crc32c(memoryview(data)[_CRC_FROM:]), len(self.by_id))
         return bytes(data)
 
-    def load(self, data: bytes, end: Offset) -> None:
-        """Become what a snapshot taken at `end` says; raises CorruptSnapshot. `expire` knows what is too old."""
+    def load(self, data: bytes, end: Offset, now: Millis) -> None:
+        """Become what a snapshot taken at `end` says; raises CorruptSnapshot. `expire` knows what is too old.
+
+        `now` counts as the time of all appends: Kafka's format does not tell it.
+        """
         if len(data) < _SNAPSHOT.size:
             raise CorruptSnapshot(f"the producer snapshot has {len(data)} bytes only")
         version, crc, count = _SNAPSHOT.unpack_from(data)
@@ -287,6 +312,7 @@ class ProducerStates:
             producer_id, epoch, last_sequence, last, delta, timestamp, coordinator_epoch, transaction = entry
             state = self.by_id[producer_id] = ProducerState(epoch)
             state.timestamp = timestamp
+            state.appended = now
             state.coordinator_epoch = coordinator_epoch
             state.transaction = transaction
             if last >= 0:
