@@ -21,7 +21,9 @@ from barnabas.client.network import Network
 from barnabas.client.wheel import Wheel
 from barnabas.errors import BarnabasError
 from barnabas.wire.messages.coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tests.client.test_faults import TOPIC, behind
 from tests.client.test_network import NODE, Peer, know_the_brokers, network, scripted
+from tests.client.unreliable import FaultyProxy
 from tests.deadline import eventually
 
 NewTopic = Callable[..., str]
@@ -341,32 +343,65 @@ def test_a_handler_of_a_signal_may_wait_itself(bootstrap: str, new_topic: NewTop
         assert offsets == [0]
 
 
-@pytest.mark.parametrize("way", ["result", "await", "callback"])
-def test_a_forked_process_is_told_that_it_cannot_wait(bootstrap: str, new_topic: NewTopic, way: str) -> None:
-    async def settled(sent: Sent) -> None:
+def said_in_a_fork(sent: Any, way: str) -> str:
+    """What a forked process hears that waits for a record, or a table, of its parent."""
+
+    async def settled() -> None:
         async with asyncio.timeout(5):
             await sent
 
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        try:
+            if way == "result":
+                sent.result(5)
+            elif way == "await":
+                asyncio.run(settled())
+            else:
+                sent.add_done_callback(print)
+        except BarnabasError as error:
+            os.write(writing, str(error).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    os.waitpid(child, 0)
+    with os.fdopen(reading) as said:
+        return said.read()
+
+
+@pytest.mark.parametrize("lock", ["free", "held by another thread"])
+@pytest.mark.parametrize("way", ["result", "await", "callback"])
+def test_a_forked_process_is_told_that_it_cannot_wait(
+    bootstrap: str, new_topic: NewTopic, way: str, lock: str
+) -> None:
     topic = new_topic()
+    is_held, may_go = threading.Event(), threading.Event()
+
+    def hold(producer: Producer) -> None:
+        with producer._lock:
+            is_held.set()
+            may_go.wait(60)
+
     with Producer(bootstrap_servers=bootstrap, linger_ms=60_000) as producer:
         sent = producer.send(topic, b"before")
-        reading, writing = os.pipe()
-        child = os.fork()
-        if child == 0:
-            try:
-                sent._batch.hurry = None
-                if way == "result":
-                    sent.result(5)
-                elif way == "await":
-                    asyncio.run(settled(sent))
-                else:
-                    sent.add_done_callback(print)
-            except BarnabasError as error:
-                os.write(writing, str(error).encode())
-            finally:
-                os._exit(0)
-        os.close(writing)
-        os.waitpid(child, 0)
-        with os.fdopen(reading) as said:
-            assert "made before the process forked" in said.read()
+        holder = threading.Thread(target=hold, args=(producer,))
+        if lock != "free":
+            holder.start()
+            assert is_held.wait(10)
+        assert "made before the process forked" in said_in_a_fork(sent, way)
+        may_go.set()
         assert sent.result(10).offset == 0
+
+
+@pytest.mark.parametrize("way", ["result", "await", "callback"])
+def test_a_forked_process_is_told_that_it_cannot_wait_for_a_table(way: str) -> None:
+    pa = pytest.importorskip("pyarrow")
+    with FaultyProxy() as proxy, behind(proxy), Producer(proxy.address) as producer:
+        producer.send(TOPIC, b"before").result(10)
+        proxy.stall()
+        sent = producer.send_table(TOPIC, pa.table({"value": [b"a", b"b"]}))
+        assert "made before the process forked" in said_in_a_fork(sent, way)
+        proxy.flow()
+        assert sent.result(10).rows == 2

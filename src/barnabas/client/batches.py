@@ -293,8 +293,7 @@ class Sent:
         batch = self._batch
         batch.is_seen = True
         batch.when_settled(partial(callback, self))
-        if batch.carrier is not None and not batch.is_settled:
-            batch.carrier.nudge()
+        nudge([batch])
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         batch, _ = self._place()
@@ -331,9 +330,16 @@ def settled_in_loop(batch: Batch) -> Generator[Any, None, None]:
             return  # the loop is closed: nobody waits any more
 
     batch.when_settled(tell)
-    if batch.carrier is not None and not batch.is_settled:
-        batch.carrier.nudge()
+    nudge([batch])
     yield from future
+
+
+def nudge(batches: Sequence[Batch]) -> None:
+    """Have the first of these that is not settled carried soon, and the others with it. Raises in a forked process."""
+    for batch in batches:
+        if batch.carrier is not None and not batch.is_settled:
+            batch.carrier.nudge()
+            return
 
 
 def wait_for(batches: Sequence[Batch], timeout: float | None, what: str) -> None:

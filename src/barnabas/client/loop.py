@@ -82,6 +82,11 @@ class Loop:
                 "A callback runs in the client's own thread and cannot wait there for an answer."
             )
 
+    def refuse_in_forks(self) -> None:
+        """Any thread: a forked process has none of the threads that do the work, and may have locks that stay held."""
+        if self._born_in != this_process.generation:
+            raise BarnabasError("This client was made before the process forked: make one in each process.")
+
     @property
     def is_closed(self) -> bool:
         return self._is_closed
@@ -94,16 +99,14 @@ class Loop:
         """
         if self._is_closed:
             raise Closed
-        if self._born_in != this_process.generation:
-            raise _forked()
+        self.refuse_in_forks()
         self._posts.append(action)
         self._wake_up()
         self._wheel.nudge(is_urgent=is_urgent)
 
     def nudge(self, *, is_urgent: bool = True) -> None:
         """Any thread: what was posted, and was not urgent, is now."""
-        if self._born_in != this_process.generation:
-            raise _forked()
+        self.refuse_in_forks()
         self._wheel.nudge(is_urgent=is_urgent)
 
     def wait(self, gate: LockType, timeout: float | None) -> bool:
@@ -112,8 +115,7 @@ class Loop:
         False after so many seconds.
         """
         self.refuse_in_callbacks()
-        if self._born_in != this_process.generation:
-            raise _forked()
+        self.refuse_in_forks()
         until = _NEVER if timeout is None else time.monotonic() + timeout
         is_main = get_ident() == this_process.main_thread
         self._waiting.add(gate)
@@ -246,7 +248,3 @@ class Loop:
         self._channels.clear()
         # A forked process shares its parent's epoll: closing it is harmless, unregistering would not be.
         self.poller.close()
-
-
-def _forked() -> BarnabasError:
-    return BarnabasError("This client was made before the process forked: make one in each process.")

@@ -75,6 +75,7 @@ class Sender:
 
     def hurry(self, partition: TopicPartition) -> None:
         """Any thread: somebody waits for what lingers there."""
+        self._network.refuse_in_forks()  # first: a thread of the parent may have held the lock as the process forked
         with self._lock:
             self._accumulator.topics[partition.topic].partitions[partition.partition].is_hurried = True
         self.wake()

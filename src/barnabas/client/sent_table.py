@@ -3,7 +3,7 @@
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple
 
-from barnabas.client.batches import Batch, settled_in_loop, wait_for
+from barnabas.client.batches import Batch, nudge, settled_in_loop, wait_for
 from barnabas.errors import BarnabasError
 from barnabas.types import Offset, TopicPartition
 
@@ -89,6 +89,7 @@ class SentTable:
         for batch in self._batches:
             batch.is_seen = True
             batch.when_settled(one_more)
+        nudge(self._batches)
 
     def __await__(self) -> Generator[Any, None, TableMetadata]:
         for batch in self._batches:
