@@ -632,6 +632,55 @@ def test_wanted_topics_are_kept_fresh_and_subscribers_hear_of_them(bootstrap: st
         in_its_thread(found, lambda: found.metadata.forget([name]))
 
 
+def test_the_first_look_up_of_a_topic_waits_for_no_pause_and_takes_others_along() -> None:
+    asked: list[list[str]] = []
+
+    def script(peer: Peer) -> None:
+        while True:
+            header, request = peer.read()
+            names = [topic.name for topic in request.topics or ()]
+            asked.append(names)
+            answer = peer.metadata()
+            answer.topics = [MetadataResponseTopic(name=name) for name in names]
+            peer.answer(header, answer)
+
+    with scripted(script) as server, network(server.address, retry_backoff_ms=50_000) as found:
+        know_the_brokers(found)
+        in_its_thread(found, found.refresh_soon)
+        eventually(lambda: len(asked) == 2, "a refresh, after which the next one has to wait", 10)
+
+        def want_many() -> None:
+            for number in range(100):
+                found.metadata.want([f"many-{number}"])
+
+        for number in range(20):
+            in_its_thread(found, lambda: found.metadata.want([f"one-{number}"]))  # noqa: B023
+            eventually(lambda: f"one-{number}" in found.metadata.snapshot.topics, "the topic", 10)  # noqa: B023
+        in_its_thread(found, want_many)
+        eventually(lambda: "many-99" in found.metadata.snapshot.topics, "the topics", 10)
+    assert asked == [[], [], *([f"one-{number}"] for number in range(20)), [f"many-{n}" for n in range(100)]]
+
+
+def test_a_topic_that_is_not_there_at_the_first_look_is_looked_for_again() -> None:
+    asked: list[list[str]] = []
+
+    def script(peer: Peer) -> None:
+        while True:
+            header, request = peer.read()
+            names = [topic.name for topic in request.topics or ()]
+            asked.append(names)
+            answer = peer.metadata()
+            code = Code.NONE if len(asked) > 4 else Code.LEADER_NOT_AVAILABLE
+            answer.topics = [MetadataResponseTopic(name=name, error_code=code) for name in names]
+            peer.answer(header, answer)
+
+    with scripted(script) as server, network(server.address) as found:
+        know_the_brokers(found)
+        in_its_thread(found, lambda: found.metadata.want(["t"], create=True))
+        eventually(lambda: "t" in found.metadata.snapshot.topics, "the topic")
+    assert asked == [[], *[["t"]] * 4]
+
+
 def test_many_who_find_the_metadata_stale_cost_one_request() -> None:
     requests = 0
 

@@ -6,13 +6,14 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from barnabas import AsyncProducer, Producer
+from barnabas import AsyncProducer, Consumer, Producer, TopicPartition
 from barnabas.client.batches import Sent
 from barnabas.client.failures import TimedOut
 from barnabas.client.partitioner import partition_of
@@ -431,3 +432,19 @@ def test_a_table_with_a_row_too_large_leaves_nothing_behind(bootstrap: str, new_
         ):
             producer.send_table(topic, table)
         assert producer.send(topic, b"first").result(30).offset == 0
+
+
+def test_the_first_use_of_a_topic_waits_for_no_pause(bootstrap: str, new_topic: NewTopic) -> None:
+    topics = [new_topic() for _ in range(10)]
+    began = time.monotonic()
+    with Producer(bootstrap_servers=bootstrap, retry_backoff_ms=20_000) as producer:
+        for topic in topics:
+            producer.send(topic, topic.encode()).result(10)
+    with Consumer(
+        bootstrap_servers=bootstrap, auto_offset_reset="earliest", retry_backoff_ms=20_000
+    ) as consumer:
+        for topic in topics:  # assigned one after another, by one consumer
+            consumer.assign([TopicPartition(topic, 0)])
+            (record,) = eventually(lambda: consumer.poll(5), "the record")
+            assert record.value == topic.encode()
+    assert time.monotonic() - began < 20

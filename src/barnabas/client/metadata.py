@@ -96,16 +96,22 @@ class Metadata:
         self.snapshot = Snapshot()
         self.wanted: dict[str, bool] = {}
         """Topics to ask for with every refresh; True where the broker may create one that there is not."""
-        self.on_want: Callable[[], None] = lambda: None
+        self.on_want: Callable[[dict[str, bool]], None] = lambda topics: None
+        """Told of topics that are wanted for the first time and not known yet."""
         self._subscribers: list[Callable[[Snapshot], None]] = []
 
     def want(self, topics: Iterable[str], *, create: bool = False) -> None:
-        """Keep these topics fresh; those not known yet are asked for soon. In the network's thread."""
-        before = len(self.wanted)
+        """Keep these topics fresh; those not known yet are asked for at once. In the network's thread."""
+        wanted, known = self.wanted, self.snapshot.topics
+        new: dict[str, bool] = {}
         for topic in topics:
-            self.wanted[topic] = self.wanted.get(topic, False) or create
-        if len(self.wanted) > before:
-            self.on_want()
+            before = wanted.get(topic)
+            if before is None or (create and not before):
+                wanted[topic] = create
+                if topic not in known:
+                    new[topic] = create
+        if new:
+            self.on_want(new)
 
     def forget(self, topics: Iterable[str]) -> None:
         """No longer ask for these topics."""

@@ -75,12 +75,12 @@ class Network(Loop):
         self.request_timeout = request_timeout_ms / 1000
         self.retry_backoff = retry_backoff_ms / 1000
         self.metadata = Metadata()
-        self.metadata.on_want = self.refresh_soon
         self.scratch = memoryview(bytearray(_SCRATCH))
         self._max_idle = connections_max_idle_ms / 1000
         self._pauses: dict[Address, tuple[int, float]] = {}
         """Addresses that did not answer: how often in a row, and when to try again."""
         self._refresher = Refresher(self, metadata_max_age_ms / 1000)
+        self.metadata.on_want = self._refresher.look_up
 
     def start(self) -> None:
         """Any thread, once."""
