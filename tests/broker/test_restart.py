@@ -33,6 +33,7 @@ from barnabas.wire.messages.epochs import (
 )
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.wire.messages.offsets import OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic
+from barnabas.wire.messages.topics import DeleteTopicsRequest
 from tests.broker.speaking import batch, connect, create, fetch, produce, produce_request
 from tests.deadline import eventually
 from tests.process import BrokerProcess, free_port
@@ -322,6 +323,42 @@ def test_an_emptied_log_does_not_look_truncated_after_a_restart(tmp_path: Path) 
                 answer = connection.ask(OffsetForLeaderEpochRequest(-1, [wanted]), 4)
                 (row,) = answer.topics[0].partitions
                 assert (row.leader_epoch, row.end_offset) == end
+
+
+def _delete_records(connection: RawConnection, topic: str, offsets: dict[int, int]) -> list[tuple[int, int]]:
+    wanted = [DeleteRecordsPartition(partition, offset) for partition, offset in offsets.items()]
+    answer = connection.ask(DeleteRecordsRequest([DeleteRecordsTopic(topic, wanted)]), 2)
+    return [(row.error_code, row.low_watermark) for row in answer.topics[0].partitions]
+
+
+def test_deleted_records_do_not_come_back_after_kill_9(start_broker: Callable[..., BrokerProcess]) -> None:
+    broker = start_broker()
+    with RawConnection(broker.port) as connection:
+        create(connection, "t", 3)
+        for partition in (0, 1, 2):
+            for _ in range(6):
+                produce(connection, "t", batch(b"x"), partition)
+        assert _delete_records(connection, "t", {0: 4, 1: -1}) == [(0, 4), (0, 6)]
+        assert _delete_records(connection, "t", {0: 3, 2: 99}) == [(0, 4), (Code.OFFSET_OUT_OF_RANGE, -1)]
+    broker.kill()
+    broker.start()
+    with RawConnection(broker.port) as connection:
+        starts = [fetch(connection, "t", {partition: 6})[0].log_start_offset for partition in (0, 1, 2)]
+    assert starts == [4, 6, 0]
+
+
+def test_a_topic_made_again_does_not_start_where_the_old_one_was_deleted_to(tmp_path: Path) -> None:
+    with Broker(data=tmp_path) as broker, connect(broker) as connection:
+        create(connection, "t")
+        produce(connection, "t", batch(b"x"))
+        assert _delete_records(connection, "t", {0: -1}) == [(0, 1)]
+        deleted = connection.ask(DeleteTopicsRequest(topic_names=["t"]), 5)
+        assert deleted.responses[0].error_code == 0
+        create(connection, "t")
+        assert produce(connection, "t", batch(b"y")).base_offset == 0
+        assert _delete_records(connection, "t", {0: 0}) == [(0, 0)]
+    with Broker(data=tmp_path) as broker, connect(broker) as connection:
+        assert b"y" in bytes(fetch(connection, "t", {0: 0})[0].records or b"")
 
 
 def test_acks_zero_is_forced_to_disk_where_flush_messages_wants_it(tmp_path: Path) -> None:

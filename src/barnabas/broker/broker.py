@@ -13,6 +13,7 @@ from barnabas.broker.flusher import Flusher
 from barnabas.broker.groups import Groups
 from barnabas.broker.housekeeping import Housekeeping
 from barnabas.broker.listener import Listener, clients_listener
+from barnabas.broker.log_starts import LogStarts
 from barnabas.broker.metadata import Metadata
 from barnabas.broker.metrics import Metrics
 from barnabas.broker.replicas import Replicas
@@ -70,6 +71,7 @@ class Broker:
         image = self._store.image
         self.config = self.levels(image).effective()
         self.flusher = Flusher(lambda partition, error: self.directories.failed(partition.tp, error))
+        self.log_starts = LogStarts(self.directories)
         self.replicas = Replicas(self.id, self.directories, self.config)
         await self.replicas.start(image)
         if owed:

@@ -224,6 +224,18 @@ class Directories:
             with self._working(directory):
                 self._write_checkpoints(directory, marks)
 
+    def owes_start(self, tp: TopicPartition) -> DataDirectory | None:
+        """The directory whose checkpoint is yet to say that the partition starts where it does; None if it does."""
+        home, log = self._home.get(tp), self.logs.get(tp)
+        if home is None or log is None or (home.written(START_OFFSETS, tp) or 0) >= log.start:
+            return None
+        return home
+
+    def begin_starts(self, directory: DataDirectory) -> Callable[[], None]:
+        """What writes down where the logs of a directory start as of now; it may run in any thread."""
+        starts = {tp: self.logs[tp].start for tp in self._in(directory) if self.logs[tp].start}
+        return directory.begin_checkpoint(START_OFFSETS, starts)
+
     def usage(self) -> list[DirectoryUsage]:
         """What the directories hold, and how much room they have."""
         return [self._usage_of(directory) for directory in self._all]
@@ -341,9 +353,7 @@ class Directories:
     def _write_checkpoints(self, directory: DataDirectory, marks: Mapping[TopicPartition, Offset]) -> None:
         here = list(self._in(directory))
         directory.write_checkpoint(RECOVERY_POINTS, {tp: self.logs[tp].recovery_point for tp in here})
-        directory.write_checkpoint(
-            START_OFFSETS, {tp: self.logs[tp].start for tp in here if self.logs[tp].start}
-        )
+        self.begin_starts(directory)()
         directory.write_checkpoint(HIGH_WATERMARKS, {tp: marks[tp] for tp in here if tp in marks})
         directory.write_checkpoint(
             CLEANER_OFFSETS, {tp: self.cleaned[tp] for tp in here if tp in self.cleaned}

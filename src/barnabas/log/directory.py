@@ -7,8 +7,10 @@ held as long as the object lives. Kafka's names and formats throughout (meta.pro
 import logging
 import os
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
+from threading import Lock
 from typing import NamedTuple
 from uuid import UUID
 
@@ -64,7 +66,18 @@ class Owner(NamedTuple):
 class DataDirectory:
     """Mutable: one folder of partitions. `error` says why it is offline; None while it is in use."""
 
-    __slots__ = ("_disk", "_lock", "_written", "error", "owner", "path", "was_clean")
+    __slots__ = (
+        "_begun",
+        "_disk",
+        "_done",
+        "_lock",
+        "_writing",
+        "_written",
+        "error",
+        "owner",
+        "path",
+        "was_clean",
+    )
 
     def __init__(self, disk: Disk, path: str) -> None:
         self.path = path
@@ -74,7 +87,11 @@ class DataDirectory:
         """Whether the broker before us stopped cleanly: then nothing needs to be recovered."""
         self._disk = disk
         self._lock: File | None = None
+        self._writing = Lock()
         self._written: dict[str, dict[TopicPartition, Offset]] = {}
+        self._begun = 0
+        self._done: dict[str, int] = {}
+        """Of each checkpoint file, the number of the newest writing that was done."""
 
     def claim(self) -> None:
         """Make and lock the folder, and read whose it is. OSErrors are the caller's to take it offline by."""
@@ -139,17 +156,35 @@ class DataDirectory:
         self._written[name] = offsets
         return dict(offsets)
 
+    def written(self, name: str, tp: TopicPartition) -> Offset | None:
+        """What a checkpoint file says of a partition."""
+        return self._written.get(name, {}).get(tp)
+
     def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, Offset]) -> None:
         """Replace a checkpoint file, unless it says the same already."""
-        if self._written.get(name) != offsets:
-            write_offsets(self._disk, f"{self.path}/{name}", offsets)
-            self._written[name] = dict(offsets)
+        self.begin_checkpoint(name, offsets)()
+
+    def begin_checkpoint(self, name: str, offsets: Mapping[TopicPartition, Offset]) -> Callable[[], None]:
+        """The same in two steps: what is returned may run in any thread.
+
+        The order of the beginnings counts: what was begun before something that is written already changes nothing.
+        """
+        self._begun += 1
+        return partial(self._write, name, dict(offsets), self._begun)
+
+    def _write(self, name: str, offsets: dict[TopicPartition, Offset], number: int) -> None:
+        with self._writing:
+            if number < self._done.get(name, 0):
+                return
+            if self._written.get(name) != offsets:
+                write_offsets(self._disk, f"{self.path}/{name}", offsets)
+                self._written[name] = offsets
+            self._done[name] = number
 
     def forget(self, tp: TopicPartition) -> None:
         """Take a partition out of all checkpoints: they are not another's of the same name."""
-        for name, offsets in self._written.items():
-            if tp in offsets:
-                self.write_checkpoint(name, {other: at for other, at in offsets.items() if other != tp})
+        for name, offsets in list(self._written.items()):
+            self.write_checkpoint(name, {other: at for other, at in offsets.items() if other != tp})
 
     def folder(self, tp: TopicPartition) -> str:
         return f"{self.path}/{tp}"

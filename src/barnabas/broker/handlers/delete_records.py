@@ -1,8 +1,12 @@
-"""DeleteRecords v0-2: everything below an offset goes; the answer is where each log now starts."""
+"""DeleteRecords v0-2: everything below an offset goes; the answer is where each log now starts.
+
+Where it starts is on the disk before the answer: after kill -9 what was deleted does not come back.
+"""
 
 from typing import TYPE_CHECKING
 
 from barnabas.broker.connection import Connection
+from barnabas.broker.partition import Partition
 from barnabas.broker.router import handles
 from barnabas.errors import Code, Refused
 from barnabas.types import Offset
@@ -19,10 +23,11 @@ if TYPE_CHECKING:
 
 
 @handles(ApiKey.DELETE_RECORDS)
-def delete_records(
+async def delete_records(
     broker: "Broker", request: DeleteRecordsRequest, peer: Connection
 ) -> DeleteRecordsResponse:
     topics = []
+    deleted: list[tuple[Partition, DeleteRecordsPartitionResult]] = []
     for topic in request.topics:
         rows = []
         for wanted in topic.partitions:
@@ -32,9 +37,21 @@ def delete_records(
                 if "delete" not in partition.log.config.cleanup_policy:
                     raise Refused(Code.POLICY_VIOLATION)
                 row.low_watermark = partition.delete_records(Offset(wanted.offset))
+                deleted.append((partition, row))
             except Refused as refused:
-                broker.note_refusal("DeleteRecords", refused, topic.name, wanted.partition_index)
-                row.error_code = refused.code
+                _refuse(broker, row, refused, topic.name)
             rows.append(row)
         topics.append(DeleteRecordsTopicResult(topic.name, rows))
+    for partition, row in deleted:
+        try:
+            await broker.log_starts.write(partition)
+            broker.replicas.get(*partition.tp)  # it may have gone meanwhile
+        except Refused as refused:
+            row.low_watermark = -1
+            _refuse(broker, row, refused, partition.tp.topic)
     return DeleteRecordsResponse(topics=topics)
+
+
+def _refuse(broker: "Broker", row: DeleteRecordsPartitionResult, refused: Refused, topic: str) -> None:
+    broker.note_refusal("DeleteRecords", refused, topic, row.partition_index)
+    row.error_code = refused.code
