@@ -39,9 +39,10 @@ class Tasks:
         return int(row[0])
 
     def slice(self, connector: str, topic: str, since_ms: int, before_ms: int) -> int:
-        table = self._load(connector, topic)
-        when = f"timestamp >= timestamp_millis({since_ms}) and timestamp < timestamp_millis({before_ms})"
-        return int(table.where(when).selectExpr("count(*)", "sum(length(value))").first()[0])
+        times = {"startingTimestamp": str(since_ms), "endingTimestamp": str(before_ms)}
+        return int(
+            self._load(connector, topic, **times).selectExpr("count(*)", "sum(length(value))").first()[0]
+        )
 
     def stream(self, connector: str, topic: str, each: int) -> int:
         source = self._spark.readStream.format(connector).options(**self._reading(topic))
@@ -76,11 +77,8 @@ class Tasks:
             self._table = (rows, size), table
         return self._table[1]
 
-    def _load(self, connector: str, topic: str) -> Any:
-        reader = self._spark.read.format(connector).options(**self._reading(topic))
-        if connector == "barnabas":
-            reader = reader.option("maxOutOfOrderness", "0s")
-        return reader.load()
+    def _load(self, connector: str, topic: str, **more: str) -> Any:
+        return self._spark.read.format(connector).options(**self._reading(topic), **more).load()
 
     def _reading(self, topic: str) -> dict[str, str]:
         return {"kafka.bootstrap.servers": self._bootstrap, "subscribe": topic}
@@ -92,7 +90,7 @@ def main(bootstrap: str, *jars: str) -> None:
         "bench", master="local[2]", jars=jars, settings={"spark.driver.memory": "2g"}, log=log
     )
     try:
-        register(session, push_filters=True)
+        register(session)
         tasks = Tasks(session, bootstrap)
         print(json.dumps({"ready": True}), flush=True)
         for line in sys.stdin:

@@ -33,7 +33,7 @@ ABOUT = (
     "from Spark's memory to a new topic; before it, as many bytes are written to a file and deleted, so that the "
     "host of a virtual machine has no part in it. The median of three, of 1 KiB of five, for once is half a second; "
     "each begins when the machine is at rest. Slice: count and length of the values of one minute, "
-    "`where timestamp >= ... and timestamp < ...`; ours with filters pushed down and maxOutOfOrderness=0s. "
+    "by startingTimestamp and endingTimestamp. "
     "The session is one of start_session: Python workers are forked warm and reached over Unix sockets; Spark's "
     "connector has no use for them."
 )

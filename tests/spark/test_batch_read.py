@@ -8,12 +8,6 @@ from typing import Any
 import pytest
 
 from barnabas import Admin, Producer
-from barnabas.spark import PUSH_FILTERS, register
-from barnabas.spark.declared import Use
-from barnabas.spark.options import read_options
-from barnabas.spark.ranges import OffsetRange
-from barnabas.spark.reader import BatchReader
-from barnabas.spark.schema import full_schema
 from barnabas.testing import Broker
 from barnabas.types import TopicPartition
 from tests.deadline import eventually
@@ -189,7 +183,9 @@ def test_holes_of_compaction_are_passed_over(
     )
 
 
-def test_what_retention_took_is_told(admin: Admin, producer: Producer, topic: Topic, load: Load) -> None:
+def test_what_retention_took_is_told(
+    admin: Admin, producer: Producer, topic: Topic, load: Load, caplog: pytest.LogCaptureFixture
+) -> None:
     name = topic(partitions=1)
     fill(producer, name, 20, partitions=1)
     admin.delete_records({TopicPartition(name, 0): 5})
@@ -198,6 +194,7 @@ def test_what_retention_took_is_told(admin: Admin, producer: Producer, topic: To
     with pytest.raises(Exception, match=r"Records 2 to 4 of .* are gone: its log begins at 5\. To go on"):
         load(name, startingOffsets=start).count()
     assert load(name, startingOffsets=start, failOnDataLoss="false").count() == 15
+    eventually(lambda: f"Records 2 to 4 of {name}-0 are gone" in caplog.text, "a warning in this process")
 
 
 def test_large_partitions_are_split(producer: Producer, topic: Topic, load: Load) -> None:
@@ -209,84 +206,21 @@ def test_large_partitions_are_split(producer: Producer, topic: Topic, load: Load
     assert load(name, maxRecordsPerPartition="30").rdd.getNumPartitions() == 4
 
 
-def planned(broker: Broker, topic: str, filters: list[Any], **options: str) -> list[OffsetRange]:
-    """What executors would read."""
-    given = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, **options}
-    reader = BatchReader(read_options(given, Use.BATCH), full_schema(headers=False))
-    reader.pushFilters(filters)
-    return [task.range for task in reader.partitions()]
-
-
-def test_filters_read_only_their_part_of_the_log(broker: Broker, producer: Producer, topic: Topic) -> None:
-    from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In, LessThan
-
-    name = topic()
-    fill(producer, name, 300)
-    since = GreaterThanOrEqual(("timestamp",), datetime.fromtimestamp(BEGIN_MS / 1000 + 270, UTC))
-    before = LessThan(("timestamp",), datetime.fromtimestamp(BEGIN_MS / 1000 + 60, UTC))
-    first, second, third = (TopicPartition(name, index) for index in range(3))
-    assert planned(broker, name, []) == [OffsetRange(each, 0, 100) for each in (first, second, third)]
-    assert planned(broker, name, [EqualTo(("topic",), "another")]) == []
-    assert planned(broker, name, [In(("partition",), (0, 2)), EqualTo(("offset",), 7)]) == [
-        OffsetRange(first, 7, 8),
-        OffsetRange(third, 7, 8),
-    ]
-    assert planned(broker, name, [since]) == [OffsetRange(each, 90, 100) for each in (first, second, third)]
-    # Producers' timestamps may be in any order: only with a promise does a read end early.
-    assert planned(broker, name, [before]) == planned(broker, name, [])
-    assert planned(broker, name, [before], maxOutOfOrderness="0s") == [
-        OffsetRange(each, 0, 20) for each in (first, second, third)
-    ]
-    assert planned(broker, name, [before], maxOutOfOrderness="30s") == [
-        OffsetRange(each, 0, 30) for each in (first, second, third)
-    ]
-
-
-def test_times_of_the_broker_are_in_order(broker: Broker, producer: Producer, topic: Topic) -> None:
-    from pyspark.sql.datasource import LessThan
-
-    name = topic(partitions=1, message_timestamp_type="LogAppendTime")
-    producer.send(name, b"early", partition=0).result()
-    between = datetime.now(UTC)
-    eventually(lambda: (datetime.now(UTC) - between).total_seconds() > 0.01, "the next milliseconds")
-    producer.send(name, b"late", partition=0).result()
-    assert planned(broker, name, [LessThan(("timestamp",), between)]) == [
-        OffsetRange(TopicPartition(name, 0), 0, 1)
-    ]
-
-
-def test_filters_that_are_pushed_down_change_no_answer(
-    spark: Any, producer: Producer, topic: Topic, load: Load
+@pytest.mark.parametrize("switch", ["false", "true"])
+def test_a_filter_of_one_use_never_holds_for_another(
+    switch: str, spark: Any, producer: Producer, topic: Topic, load: Load
 ) -> None:
-    name = topic()
-    fill(producer, name, 300)
-    second = "timestamp_millis(1700000{}000)".format
-    conditions = {
-        "partition = 1": 100,
-        "partition in (0, 2) and offset >= 10 and offset < 20": 20,
-        "topic = 'another'": 0,
-        f"timestamp >= {second('100')} and timestamp < {second('160')}": 60,
-        "offset = 5 and key is not null": 3,
-        "not partition = 2 and topic like 'test_filters%'": 200,
-        "offset in (0, 99) or partition = 0": 104,
-    }
-    for pushed in (False, True):
-        register(spark, push_filters=pushed)
-        try:
-            found = {
-                condition: load(name, maxOutOfOrderness="0s").where(condition).count()
-                for condition in conditions
-            }
-        finally:
-            spark.conf.unset(PUSH_FILTERS)
-        assert found == conditions
-
-
-def test_one_table_filtered_in_several_ways_is_right(producer: Producer, topic: Topic, load: Load) -> None:
-    # With Spark's switch for pushing filters on it would not be: see docs/SPARK.md.
+    # With the switch on, Spark 4.3 keeps for all uses of a load() what was planned with the filters of the last one.
     name = topic()
     fill(producer, name, 30)
-    table = load(name)
-    assert table.where("partition = 0").count() == 10
-    assert table.count() == 30
-    assert table.where("partition = 1").union(table.where("offset < 5")).count() == 25
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", switch)
+    try:
+        table = load(name)
+        assert table.where("partition = 0").count() == 10
+        assert table.count() == 30
+        assert table.where("partition = 1").union(table.where("offset < 5")).count() == 25
+        assert table.where("topic = 'another'").count() == 0
+        assert table.where("timestamp >= timestamp_millis(1700000020000)").count() == 10
+        assert table.where("offset in (0, 9) or partition = 0").count() == 14
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")

@@ -82,9 +82,8 @@ OPTIONS = (
     Option(
         "maxOutOfOrderness",
         Use.BATCH,
-        "not known",
-        "How far a timestamp may be behind those before it in its partition: 0s, 10m. With it a filter such as "
-        "timestamp < T ends the read early; topics with LogAppendTime need no such promise.",
+        "",
+        "Taken, and without effect: endingTimestamp says where a read ends.",
     ),
     Option(
         "topic",

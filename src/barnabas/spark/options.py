@@ -67,7 +67,6 @@ class ReadOptions:
     max_delay_ms: int
     min_partitions: int | None
     max_records: int | None
-    max_disorder_ms: int | None
     client: ClientSettings
 
 
@@ -110,7 +109,6 @@ def read_options(given: Mapping[str, str], use: Use) -> ReadOptions:
         max_delay_ms=options.duration("maxTriggerDelay") or _UNITS["m"] * 15,
         min_partitions=options.count("minPartitions"),
         max_records=options.count("maxRecordsPerPartition"),
-        max_disorder_ms=options.duration("maxOutOfOrderness"),
         client=options.client,
     )
 

@@ -98,23 +98,6 @@ class Survey:
         """Where endingOffsets and its kind say that reading ends."""
         return self._resolve("endingOffsets", place, partitions, late_is_latest=True)
 
-    def stamps_on_append(self, topics: Iterable[str]) -> set[str]:
-        """Of these topics, those whose records are stamped by the broker, so in order."""
-        from barnabas.client.configs import Resource, describe_configs
-
-        found = set()
-        for topic in topics:
-            (config,) = describe_configs(
-                self._cluster,
-                Resource.topic(topic),
-                ["message.timestamp.type"],
-                documentation=False,
-                timeout=self._timeout_s,
-            )
-            if config.value == "LogAppendTime":
-                found.add(topic)
-        return found
-
     def _resolve(
         self, option: str, place: Place, partitions: Collection[TopicPartition], *, late_is_latest: bool
     ) -> Offsets:
