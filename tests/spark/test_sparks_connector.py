@@ -93,3 +93,21 @@ def test_its_sink_writes_tables_and_streams(
         return sorted((row.asDict(recursive=True) for row in found), key=repr)
 
     assert sent(batch) == sent(stream) == sent(source)
+
+
+@pytest.mark.parametrize("connector", ["kafka", "barnabas"])
+def test_a_batch_that_begins_beyond_the_end_is_refused(
+    connector: str, spark: Any, broker: Broker, producer: Producer, topic: Topic
+) -> None:
+    name = topic(partitions=1)
+    producer.send(name, b"one", partition=0).result()
+    reader = spark.read.format(connector).option("kafka.bootstrap.servers", broker.bootstrap)
+    reader = reader.option("subscribe", name)
+    assert reader.option("startingOffsets", f'{{"{name}":{{"0":1}}}}').load().count() == 0
+    for lossy in ("true", "false"):
+        late = reader.option("failOnDataLoss", lossy).option("startingOffsets", f'{{"{name}":{{"0":5}}}}')
+        with pytest.raises(Exception, match=r"beyond (its|the) end"):
+            late.load().count()
+    backwards = reader.option("startingOffsets", f'{{"{name}":{{"0":1}}}}')
+    with pytest.raises(Exception, match=r"beyond its end|greater than the end"):
+        backwards.option("endingOffsets", f'{{"{name}":{{"0":0}}}}').load().count()

@@ -1,8 +1,8 @@
 """Reads a topic as a table: the driver plans ranges of offsets, executors read each from its leader, as Arrow.
 
 Always holds: what is read is fixed when the query is planned, by the options of its `load()` alone; every record in it
-comes once. Filters are left to Spark: it keeps one plan for all uses of a `load()`, so that the filters of one use would
-hold for every other.
+comes once. Filters are left to Spark: it keeps one plan for all uses of a `load()`, so that the filters of one use
+would hold for every other.
 """
 
 import logging
@@ -88,7 +88,20 @@ class BatchReader(DataSourceReader):
         return ranges_between(start, end)
 
     def _check(self, survey: Survey, start: Offsets, end: Offsets, wanted: list[TopicPartition]) -> None:
-        """What was asked for by number has to be in the log."""
+        """What was asked for has to be in the log, its beginning before its end."""
+        if self._options.end.each and not self._options.end.is_time:
+            latest = survey.latest(wanted)
+            for each in wanted:
+                if end[each] > latest[each]:
+                    raise BarnabasError(
+                        f"endingOffsets wants {each} up to {end[each]}, but its log ends at {latest[each]}."
+                    )
+        for each in wanted:
+            if start[each] > end[each]:
+                raise BarnabasError(
+                    f"The read of {each} would begin at {start[each]}, beyond its end at {end[each]}: begin earlier, "
+                    "or look whether the topic was made anew."
+                )
         if self._options.start.each and not self._options.start.is_time:
             earliest = survey.earliest(wanted)
             for each in wanted:
@@ -99,10 +112,3 @@ class BatchReader(DataSourceReader):
                         self._options,
                     )
                     start[each] = earliest[each]
-        if self._options.end.each and not self._options.end.is_time:
-            latest = survey.latest(wanted)
-            for each in wanted:
-                if end[each] > latest[each]:
-                    raise BarnabasError(
-                        f"endingOffsets wants {each} up to {end[each]}, but its log ends at {latest[each]}."
-                    )

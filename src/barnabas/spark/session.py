@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from barnabas.errors import BarnabasError
+from barnabas.spark.heard import WAY, open_way
 from barnabas.spark.masters import check_master
 from barnabas.spark.nursery import private_folder, python_of
 from barnabas.spark.sentences import sentence_of
@@ -65,7 +66,12 @@ def start_session(
         builder = builder.master(master)
     # What fails in Python under Spark is logged with its traceback, and then raised again: once is enough.
     logging.getLogger("py4j").addHandler(logging.NullHandler())
-    with _spark_speaks_to(log) as said, _workers_python(where), warnings.catch_warnings():
+    with (
+        _spark_speaks_to(log) as said,
+        _workers_python(where),
+        _warnings_heard(where),
+        warnings.catch_warnings(),
+    ):
         # PySpark 4.3 warns of pandas 3; what we use of it (Arrow) is tested with it.
         warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
         try:
@@ -132,6 +138,19 @@ def _workers_python(master: str | None) -> Iterator[None]:
         yield
     finally:
         del os.environ[_PYTHON]
+
+
+@contextmanager
+def _warnings_heard(master: str | None) -> Iterator[None]:
+    """Spark's process keeps the environment of its start, and gives it to its workers."""
+    if sys.platform == "win32" or master is None or not master.startswith("local"):
+        yield
+        return
+    os.environ[WAY] = str(open_way(private_folder()))
+    try:
+        yield
+    finally:
+        del os.environ[WAY]
 
 
 def _has_its_own_spark() -> bool:

@@ -1,4 +1,5 @@
-"""What holds in the processes that Spark starts for Python: errors as sentences, and no garbage looked for in vain.
+"""What holds in the processes that Spark starts for Python: errors as sentences, warnings that are heard of, and no
+garbage looked for in vain.
 
 Used around everything that Spark calls in a process of its own.
 """
@@ -11,13 +12,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from barnabas.errors import BarnabasError
+from barnabas.spark.heard import WAY, take_way
 
 _OF_A_WORKER = "PYTHON_WORKER_FACTORY_"
 
 
 @contextmanager
 def plainly() -> Iterator[None]:
-    """Let a BarnabasError pass as one sentence, without the traceback of a worker."""
+    """Let a BarnabasError pass as one sentence, without the traceback of a worker; warnings go to the driver."""
+    if (way := os.environ.get(WAY)) and _in_a_worker():
+        take_way(way)
     try:
         yield
     except BarnabasError as error:
