@@ -15,18 +15,15 @@ from barnabas.coordinator.coordinator import GroupCoordinator
 from barnabas.coordinator.effects import NEVER, Context, Effects, TopicChanges, TopicFacts
 from barnabas.coordinator.records import Record, decode, encode
 from barnabas.coordinator.refusals import append_code, refusal
-from barnabas.errors import Code, Refused
+from barnabas.errors import Code, Refused, counted
+from barnabas.log.salvage import Salvaged
 from barnabas.types import Millis, Offset
-from barnabas.wire.batch import Record as BatchRecord
-from barnabas.wire.batch import decode_batch, headers
+from barnabas.wire.batch import decode_batch
 from barnabas.wire.codec import Malformed
 from barnabas.wire.records import encode_flat
 
 if TYPE_CHECKING:
     from barnabas.broker.broker import Broker
-
-SLICE = 64 << 10
-"""How much of a partition is replayed before requests have their turn: about 10 ms."""
 
 BACK_OFF_MS = 1000
 """How long a coordinator whose records are refused by the log waits before it does what is due by itself."""
@@ -65,6 +62,37 @@ class Waiting:
             return self._answer
         self._future = asyncio.get_running_loop().create_future()
         return self._future
+
+
+class Damage:
+    """Mutable: what of a partition could not be read while it was replayed."""
+
+    __slots__ = ("_bytes", "_first", "_places", "_records")
+
+    def __init__(self) -> None:
+        self._places = self._bytes = self._records = 0
+        self._first = ""
+
+    def pass_over(self, size: int) -> None:
+        if size:
+            self._places += 1
+            self._bytes += size
+
+    def broken(self, offset: Offset, why: Malformed) -> None:
+        """A record whose batch is whole, and which makes no sense."""
+        self._records += 1
+        self._first = self._first or f"{why} at offset {offset}"
+
+    def __bool__(self) -> bool:
+        return bool(self._places or self._records)
+
+    def __str__(self) -> str:
+        parts = []
+        if self._places:
+            parts.append(f"{counted(self._places, 'place')} of {self._bytes} bytes in all")
+        if self._records:
+            parts.append(f"{counted(self._records, 'record')} ({self._first})")
+        return " and ".join(parts) + " cannot be read"
 
 
 class CoordinatorHost:
@@ -121,38 +149,45 @@ class CoordinatorHost:
     # Loading
 
     async def load(self) -> None:
-        """Replay the partition, in slices, up to where it ends now: nobody else writes to it. Raises Refused."""
-        offset, end = self.partition.log.start, self.partition.high_watermark
-        while offset < end and not self._is_closed:
-            piece = self.partition.read(offset, SLICE, committed=True)
-            if piece is None:
-                break
-            try:
-                data = piece.read()
-            except OSError as error:
-                raise Refused(Code.KAFKA_STORAGE_ERROR, f"cannot read {piece.file.path}: {error}") from error
-            offset = self._replay(data, offset)
-            await asyncio.sleep(0)
-        if not self._is_closed:
-            self.loaded()
+        """Replay the partition, in slices, up to where it ends now: only this host writes to it.
 
-    def _replay(self, data: bytes, offset: Offset) -> Offset:
-        for at, header in headers(data):
-            if not header.is_control and header.next_offset > offset:
-                for stored in decode_batch(data, at):
-                    self._replay_record(stored)
-            offset = header.next_offset
-        return offset
-
-    def _replay_record(self, stored: BatchRecord) -> None:
+        Damage costs what is damaged, and one line of the log. Raises Refused where the disk cannot be read at all for
+        the moment: then this may be called again, and begins anew.
+        """
+        self.coordinator = GroupCoordinator(self._broker.config, self._topics_at_first)
+        self.replayed = 0
+        damage = Damage()
         try:
-            record = decode(stored.key or b"", stored.value)
-        except Malformed as malformed:
-            log.error("%s has a broken record at %d: %s", self.partition.tp, stored.offset, malformed)
-            return
-        if record is not None:
-            self.replayed += 1
-            self.coordinator.apply(record)
+            for piece in self.partition.log.salvage(self.partition.high_watermark):
+                damage.pass_over(piece.damaged)
+                self._replay(piece, damage)
+                await asyncio.sleep(0)
+                if self._is_closed:
+                    return
+        except OSError as error:
+            raise Refused(Code.KAFKA_STORAGE_ERROR, f"{self.partition.tp} cannot be read: {error}") from error
+        if damage:
+            log.error("%s is damaged: %s. Its groups are loaded from the rest.", self.partition.tp, damage)
+        self.loaded()
+
+    def _replay(self, piece: Salvaged, damage: "Damage") -> None:
+        for at, header in piece.batches:
+            if header.is_control:
+                continue
+            try:
+                stored = decode_batch(piece.data, at)
+            except Refused:
+                damage.pass_over(header.size)
+                continue
+            for each in stored:
+                try:
+                    record = decode(each.key or b"", each.value)
+                except Malformed as malformed:
+                    damage.broken(each.offset, malformed)
+                    continue
+                if record is not None:
+                    self.replayed += 1
+                    self.coordinator.apply(record)
 
     def loaded(self) -> None:
         """From here on requests are served."""

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 10.0
+"""How long it takes until a coordinator that could not be read is loaded anew: each time twice as long."""
+
 log = logging.getLogger("barnabas.groups")
 
 
@@ -203,16 +206,30 @@ class Groups:
         self.follow(self._broker.metadata.image)
 
     async def _load(self, hosts: list["CoordinatorHost"]) -> None:
-        for host in hosts:
-            try:
-                await host.load()
-            except Refused as refused:
-                self._broker.note_refusal("Groups", refused, *host.partition.tp)
-                log.error("the groups of %s cannot be loaded: %s", host.partition.tp, refused.message)
-                self._hosts.pop(host.partition.tp.partition, None)
+        """Load them all. One that cannot be read now is tried again, less and less often, for as long as it is here:
+        to serve without what it knows would give groups offsets that they do not have."""
+        waiting, pause = hosts, FIRST_PAUSE_S
+        while waiting := [host for host in waiting if not await self._is_done_with(host)]:
+            log.warning("%d coordinators of groups are loaded anew in %.1f s", len(waiting), pause)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE_S)
         records = sum(host.replayed for host in hosts)
         groups = sum(len(host.coordinator.groups) for host in hosts)
         log.info("loaded %d groups from %d records of %s", groups, records, OFFSETS_TOPIC)
+
+    async def _is_done_with(self, host: "CoordinatorHost") -> bool:
+        """Try to load a coordinator; False where it may be read another time."""
+        tp = host.partition.tp
+        if self._hosts.get(tp.partition) is not host:
+            return True
+        try:
+            await host.load()
+        except Refused as refused:
+            log.error("the groups of %s cannot be loaded: %s", tp, refused.message)
+            # A disk that has failed goes offline by this, and the coordinator with it.
+            self._broker.note_refusal("Groups", refused, *tp)
+            return False
+        return True
 
 
 async def _import_coordinators() -> None:

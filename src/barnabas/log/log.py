@@ -23,6 +23,7 @@ from barnabas.log.recovery import load_epochs, recover_segments
 from barnabas.log.replicated import replicated
 from barnabas.log.retention import Removed, reason_to_remove, report
 from barnabas.log.rolling import is_stale, must_roll
+from barnabas.log.salvage import Salvaged, salvage
 from barnabas.log.segment import Segment
 from barnabas.log.snapshots import Snapshots
 from barnabas.log.validate import validate
@@ -272,6 +273,10 @@ class Log:
             return self._chain.read(offset, max_bytes, below if below < end else end, end)
         except OSError as error:
             raise self._failed("read", error) from error
+
+    def salvage(self, below: Offset) -> Iterator[Salvaged]:
+        """All batches below `below` that can be read, whatever is damaged between them. Raises OSError."""
+        return salvage(self._chain, self.start, below)
 
     def read_newest(self, offset: Offset, most: int) -> bytes | None:
         """The last batch, if it begins at `offset`, has no more bytes, and the log is as its append left it.
