@@ -38,9 +38,9 @@ def numbers(log: Log) -> list[int]:
 def test_a_whole_log_is_read_from_its_start_to_where_it_is_asked_for() -> None:
     log = filled(SimulatedDisk(), Random(1))
     assert numbers(log) == list(range(60))
-    assert sum(piece.damaged for piece in log.salvage(log.end)) == 0
+    assert all(piece.damaged == 0 for piece in log.salvage(log.end))
     log.advance_start(7)
-    assert sum(len(piece.batches) for piece in log.salvage(31)) == 24
+    assert len([row for piece in log.salvage(31) for row in piece.batches]) == 24
 
 
 @pytest.mark.parametrize("seed", range(40))

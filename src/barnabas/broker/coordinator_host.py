@@ -183,7 +183,7 @@ class CoordinatorHost:
                 try:
                     record = decode(each.key or b"", each.value)
                 except Malformed as malformed:
-                    damage.broken(each.offset, malformed)
+                    damage.broken(Offset(each.offset), malformed)
                     continue
                 if record is not None:
                     self.replayed += 1

@@ -71,7 +71,7 @@ def _read(file: File, offset: Offset, below: Offset) -> Iterator[Salvaged]:
 def _whole(data: bytes, left: int) -> tuple[list[tuple[int, BatchHeader]], int, int]:
     """The batches from the beginning of `data` on up to the first that is not whole, where that lies, and its size if
     it is the first one and goes on behind `data`; `left` bytes of the file there are from here on."""
-    batches = []
+    batches: list[tuple[int, BatchHeader]] = []
     at, end = 0, len(data)
     while at + HEADER_SIZE <= end:
         header = BatchHeader._make(HEADER.unpack_from(data, at))
