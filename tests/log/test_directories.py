@@ -7,6 +7,7 @@ import errno
 import logging
 import os
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
@@ -24,7 +25,7 @@ from barnabas.types import Millis, TopicPartition
 from barnabas.wire.batch import Record, decode_batch, encode_batch
 
 NOW = 1_700_000_000_000
-TOPIC = UUID(int=7)
+TOPIC, OTHER = UUID(int=7), UUID(int=8)
 CONFIG = TopicConfig()
 
 
@@ -258,8 +259,125 @@ def test_a_partition_in_two_directories_is_a_matter_for_a_person() -> None:
         directories = open_all(disk, path, cluster_id="c")
         append(directories.create(tp(0), CONFIG, TOPIC))
         directories.close()
+    before = {path: read_whole(disk, f"{path}/recovery-point-offset-checkpoint") for path in ("/a", "/b")}
+    both = open_all(disk, "/a", "/b")
     with pytest.raises(BarnabasError, match="t-0 is in /a and in /b"):
-        open_all(disk, "/a", "/b")
+        both.set_aside_strays({tp(0): TOPIC})
+    both.close()
+    assert not disk.locked
+    assert {path: read_whole(disk, f"{path}/recovery-point-offset-checkpoint") for path in before} == before
+    assert [disk.exists(f"{path}/t-0") for path in before] == [True, True]
+
+
+@pytest.mark.parametrize("wanted", [TOPIC, OTHER], ids=["the first", "the second"])
+def test_of_two_folders_of_a_partition_the_one_of_the_topic_counts(wanted: UUID) -> None:
+    disk = SimulatedDisk()
+    for path, topic, value in (("/a", TOPIC, b"first"), ("/b", OTHER, b"second")):
+        directories = open_all(disk, path, cluster_id="c")
+        append(directories.create(tp(0), CONFIG, topic), value)
+        directories.close({tp(0): 1})
+    both = open_all(disk, "/a", "/b")
+    both.set_aside_strays({tp(0): wanted})
+    kept, other = ("/a", "/b") if wanted == TOPIC else ("/b", "/a")
+    assert values(both.logs[tp(0)]) == [b"first" if wanted == TOPIC else b"second"]
+    assert both.high_watermarks == {tp(0): 1}
+    assert disk.exists(f"{kept}/t-0")
+    assert not disk.exists(f"{other}/t-0")
+    assert [name for name in disk.list(other) if name.endswith("-stray")]
+    both.close()
+    assert values(open_all(disk, "/a", "/b").logs[tp(0)]) == [b"first" if wanted == TOPIC else b"second"]
+
+
+@pytest.mark.parametrize("kept", [0, 1, 2, 3, 4, 5, 6, 7])
+def test_a_directory_that_fails_while_a_partition_is_made_asks_nobody_at_the_next_start(kept: int) -> None:
+    disk = SimulatedDisk()
+    directories = open_all(disk, "/a", "/b")
+    disk.fail_at = disk.operations + 1 + kept
+    append(directories.create(tp(0), CONFIG, TOPIC), b"kept")
+    for log in directories.logs.values():
+        log.close()
+    disk.locked.clear()
+    again = open_all(disk, "/a", "/b")
+    again.set_aside_strays({tp(0): TOPIC})
+    assert values(again.logs[tp(0)]) == [b"kept"]
+
+
+def test_a_topic_made_anew_while_a_directory_is_offline_is_served_and_its_old_records_never() -> None:
+    disk = PartlyBroken()
+    directories = open_all(disk, "/a", "/b")
+    for number in range(2):
+        append(directories.create(tp(number), CONFIG, TOPIC), b"old")
+    lost = next(name for name, log in directories.logs.items() if log.directory.startswith("/b"))
+    directories.offline("/b", OSError(errno.EIO, "gone"))
+    for number in range(2):
+        directories.delete(tp(number))
+        append(directories.create(tp(number), CONFIG, OTHER, new=True), b"new")
+    assert directories.logs[lost].directory.startswith("/a")
+    directories.close()
+    again = open_all(disk, "/a", "/b")
+    assert again.set_aside_strays(dict.fromkeys((tp(0), tp(1)), OTHER)) == []
+    assert [values(again.logs[tp(number)]) for number in range(2)] == [[b"new"], [b"new"]]
+
+
+# Which topic a folder is of
+
+
+@pytest.mark.parametrize("survival", [Survival.NOTHING, Survival.PREFIX, Survival.SECTORS])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_folder_says_which_topic_it_is_of_before_it_has_records(survival: Survival, seed: int) -> None:
+    disk = SimulatedDisk()
+    directories = open_all(disk)
+    log = directories.create(tp(0), CONFIG, TOPIC)
+    append(log, b"old")
+    again = open_all(disk.crash(survival, seed))
+    assert again.topic_id(tp(0)) == TOPIC
+    assert again.set_aside_strays({tp(0): OTHER}) == [tp(0)]
+
+
+def test_a_power_cut_while_a_partition_is_made_leaves_it_made_or_not() -> None:
+    steps = SimulatedDisk()
+    open_all(steps).create(tp(0), CONFIG, TOPIC)
+    for stop_at in range(1, steps.operations + 1):
+        for survival in Survival:
+            disk = SimulatedDisk()
+            disk.stop_at = stop_at
+            with suppress(PowerCut):
+                open_all(disk).create(tp(0), CONFIG, TOPIC)
+            after = disk.crash(survival, stop_at)
+            directories = open_all(after)
+            directories.set_aside_strays({tp(0): TOPIC})
+            log = directories.find(tp(0)) or directories.create(tp(0), CONFIG, TOPIC)
+            append(log)
+            assert open_all(after.crash()).topic_id(tp(0)) == TOPIC
+            assert not [name for name in after.list("/a") if name.endswith("-stray")]
+
+
+@pytest.mark.parametrize("text", [None, b"", b"version: 0\n", b"version: 0\ntopic_id: nonsense\n"])
+def test_records_of_a_folder_that_names_no_topic_are_set_aside_with_a_sentence(
+    text: bytes | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = SimulatedDisk()
+    directories = open_all(disk)
+    append(directories.create(tp(0), CONFIG, TOPIC), b"old")
+    directories.close()
+    if text is None:
+        disk.remove("/a/t-0/partition.metadata")
+    else:
+        write_atomically(disk, "/a/t-0/partition.metadata", text)
+    again = open_all(disk)
+    with caplog.at_level(logging.WARNING):
+        assert again.set_aside_strays({tp(0): OTHER}) == [tp(0)]
+    (aside,) = [name for name in disk.list("/a") if name.endswith("-stray")]
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert f"set aside as {aside}" in line
+    assert f"'topic_id: {short_id(OTHER)}'" in line
+    # As the sentence says:
+    again.close()
+    disk.rename(f"/a/{aside}", "/a/t-0")
+    write_atomically(disk, "/a/t-0/partition.metadata", f"version: 0\ntopic_id: {short_id(OTHER)}\n".encode())
+    back = open_all(disk)
+    assert back.set_aside_strays({tp(0): OTHER}) == []
+    assert values(back.logs[tp(0)]) == [b"old"]
 
 
 class PartlyBroken(SimulatedDisk):

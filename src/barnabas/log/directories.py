@@ -3,6 +3,9 @@
 The broker opens it once, looks logs up and makes and deletes them here, and tells it of failures. A partition
 is in one directory. One that fails goes offline with its partitions and stays so until the next start;
 the others go on, and when none is left, that is an error. A full disk is no failure: it passes.
+
+Always holds: records are served only for the topic that their folder names (partition.metadata, which is on the disk
+before the first of them). A folder that names another topic, or none, is set aside, never adopted and never deleted.
 """
 
 import errno
@@ -19,7 +22,7 @@ from barnabas.config import TopicConfig
 from barnabas.disk import Disk
 from barnabas.errors import BarnabasError, Code, Refused, counted, reason_of
 from barnabas.log.checkpoint import CLEANER_OFFSETS, HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS
-from barnabas.log.directory import DataDirectory, Owner, short_id
+from barnabas.log.directory import PARTITION_METADATA, DataDirectory, Owner, short_id
 from barnabas.log.log import Log
 from barnabas.types import BrokerId, Offset, TopicPartition
 
@@ -56,6 +59,17 @@ class DirectoryUsage(NamedTuple):
     partitions: dict[TopicPartition, int]
 
 
+class _Folder(NamedTuple):
+    """A partition as it was found in a directory."""
+
+    tp: TopicPartition
+    directory: DataDirectory
+    log: Log
+    topic_id: UUID | None
+    high_watermark: Offset | None
+    cleaned: Offset | None
+
+
 def passes(error: BaseException | None) -> bool:
     """Whether a failure may be over at the next try, like a full disk's."""
     return isinstance(error, OSError) and error.errno in _PASSING
@@ -69,7 +83,12 @@ class Directories:
         self._clock = clock
         self._all = [DataDirectory(disk, path) for path in paths]
         self._home: dict[TopicPartition, DataDirectory] = {}
-        self._lost: set[TopicPartition] = set()
+        self._topic_ids: dict[TopicPartition, UUID | None] = {}
+        """What the folders say; None where one says nothing."""
+        self._twins: list[_Folder] = []
+        """Second folders of partitions, in other directories: `set_aside_strays` decides which ones count."""
+        self._lost: dict[TopicPartition, UUID | None] = {}
+        """Partitions of directories that have failed, and the topics they are of."""
         self._failures: list[DataDirectory] = []
         self._unseen = False
         self.on_offline: Callable[[], None] = lambda: None
@@ -124,17 +143,18 @@ class Directories:
 
     def topic_id(self, tp: TopicPartition) -> UUID | None:
         """The topic that a partition's folder says it is of."""
-        home = self._home.get(tp)
-        return home.topic_id(tp) if home else None
+        return self._topic_ids.get(tp)
 
     def create(self, tp: TopicPartition, config: TopicConfig, topic_id: UUID, *, new: bool = False) -> Log:
         """Make a partition's log in the directory with the fewest partitions.
 
         `new` says that it cannot have been here before. Without that word nothing is made while a directory
         is offline that was never looked into: the records may be there, and an empty log must not stand in
-        for them.
+        for them. What an offline directory had of another topic of that name is nothing to wait for: it is set
+        aside when the directory is back.
         """
-        if tp in self._lost or (self._unseen and not new):
+        is_lost = tp in self._lost and self._lost[tp] in (None, topic_id)
+        if is_lost or (self._unseen and not new):
             raise Refused(Code.KAFKA_STORAGE_ERROR, f"{tp} may be in a data directory that is offline")
         directory = self._emptiest()
         try:
@@ -150,7 +170,9 @@ class Directories:
             with suppress(OSError):
                 directory.remove_folder(str(tp))
             raise Refused(Code.KAFKA_STORAGE_ERROR, f"{tp} cannot be made: {error}") from error
+        self._lost.pop(tp, None)
         self._home[tp] = directory
+        self._topic_ids[tp] = topic_id
         self.logs[tp] = log
         return log
 
@@ -161,16 +183,71 @@ class Directories:
     def set_aside_strays(self, wanted: Mapping[TopicPartition, UUID]) -> list[TopicPartition]:
         """Take the partitions out of use that the cluster does not know, or knows as another topic's.
 
-        Their folders are kept under another name: if it is the cluster that has forgotten, not all is lost.
+        Their folders are kept under another name: if it is the cluster that has forgotten, not all is lost. So is a
+        folder with records that does not say which topic it is of: they may be another's of the same name. Raises
+        BarnabasError where two directories have records of the same partition.
         """
+        for twin in self._twins:
+            self._choose(twin, wanted.get(twin.tp))
+        self._twins = []
         strays = []
         for tp in list(self.logs):
-            found = self.topic_id(tp)
-            if tp not in wanted or (found is not None and found != wanted[tp]):
+            found = self._topic_ids[tp]
+            if tp in wanted and found is None and self.logs[tp].end == 0:
+                # It was being made when the power went, and is made again.
+                self._put_aside(tp, DELETED)
+                continue
+            if tp in wanted and found == wanted[tp]:
+                continue
+            target = self._put_aside(tp, STRAY)
+            if tp not in wanted or found is not None:
                 _logger.warning("%s is not a partition of this cluster's topics: its folder is set aside", tp)
-                self._put_aside(tp, STRAY)
-                strays.append(tp)
+            else:
+                _logger.warning(
+                    "%s does not say which topic its records are of: its folder is set aside as %s. If they are of the "
+                    "topic that is there now, stop the broker, put that folder back in the place of %s, and write "
+                    "'version: 0' and 'topic_id: %s' as two lines into %s in it",
+                    tp,
+                    target,
+                    tp,
+                    short_id(wanted[tp]),
+                    PARTITION_METADATA,
+                )
+            strays.append(tp)
         return strays
+
+    def _choose(self, twin: _Folder, wanted: UUID | None) -> None:
+        """Of two folders of a partition let the one count that is of the wanted topic and has records."""
+        tp = twin.tp
+        if tp not in self.logs:
+            return  # its directory has failed meanwhile, and it may be the one that counts
+        is_first = self._topic_ids[tp] == wanted
+        is_second = twin.topic_id == wanted
+        if is_first and is_second:
+            is_first, is_second = self.logs[tp].end > 0, twin.log.end > 0
+            if is_first and is_second:
+                raise BarnabasError(
+                    f"{tp} is in {self._home[tp].path} and in {twin.directory.path}: move one of them away."
+                )
+        first = self._home[tp].path
+        if not is_second or wanted is None:
+            with self._working(twin.directory):
+                _put_aside(twin.directory, tp, STRAY)
+            _logger.warning("%s is in %s; that in %s is set aside", tp, first, twin.directory.path)
+            return
+        self._put_aside(tp, STRAY)
+        _logger.warning("%s is in %s; that in %s is set aside", tp, twin.directory.path, first)
+        self._use(twin)
+
+    def _use(self, found: _Folder) -> None:
+        tp = found.tp
+        self._home[tp] = found.directory
+        self._topic_ids[tp] = found.topic_id
+        self.logs[tp] = found.log
+        if found.high_watermark is not None:
+            self.high_watermarks[tp] = found.high_watermark
+        if found.cleaned is not None:
+            self.cleaned[tp] = found.cleaned
 
     def failed(self, tp: TopicPartition, error: BaseException) -> bool:
         """Tell of a storage error on a partition; whether its directory is offline now.
@@ -207,7 +284,8 @@ class Directories:
             for tp in gone:
                 del self._home[tp]
                 self.logs.pop(tp, None)
-            self._lost.update(gone)
+                self._lost[tp] = self._topic_ids.pop(tp, None)
+            self._twins = [twin for twin in self._twins if twin.directory is not directory]
             self._failures.append(directory)
             _logger.error(
                 "The data directory %s is offline with %s: %s. Repair it, then start again.",
@@ -242,6 +320,10 @@ class Directories:
 
     def close(self, high_watermarks: Mapping[TopicPartition, Offset] | None = None) -> None:
         """Close all logs and mark a clean stop, where everything could be written."""
+        if self._twins:
+            # A person has to decide first: until then nothing is written, checkpoints least of all.
+            self._release()
+            return
         marks = self.high_watermarks if high_watermarks is None else high_watermarks
         for directory in self.online():
             try:
@@ -304,13 +386,10 @@ class Directories:
                 if match is None or name.endswith((DELETED, STRAY)) or not directory.has_folder(name):
                     continue
                 tp = TopicPartition(match[1], int(match[2]))
-                other = self._home.get(tp)
-                if other is not None:
-                    raise BarnabasError(
-                        f"{tp} is in {other.path} and in {directory.path}: move one of them away."
-                    )
-                self._home[tp] = directory
-                self.logs[tp] = Log.open(
+                is_twin = tp in self._home
+                if not is_twin:
+                    self._home[tp] = directory
+                log = Log.open(
                     self._disk,
                     f"{directory.path}/{name}",
                     config_of(tp.topic),
@@ -319,10 +398,11 @@ class Directories:
                     start_offset=starts.get(tp, Offset(0)),
                     clean=directory.was_clean,
                 )
-                if tp in marks:
-                    self.high_watermarks[tp] = marks[tp]
-                if tp in cleaned:
-                    self.cleaned[tp] = cleaned[tp]
+                twin = _Folder(tp, directory, log, directory.topic_id(tp), marks.get(tp), cleaned.get(tp))
+                if is_twin:
+                    self._twins.append(twin)
+                else:
+                    self._use(twin)
 
     @contextmanager
     def _opening(self, directory: DataDirectory) -> Iterator[None]:
@@ -362,17 +442,21 @@ class Directories:
     def _in(self, directory: DataDirectory) -> Iterable[TopicPartition]:
         return (tp for tp, home in self._home.items() if home is directory)
 
-    def _put_aside(self, tp: TopicPartition, suffix: str) -> None:
+    def _put_aside(self, tp: TopicPartition, suffix: str) -> str:
+        """Take a partition out of use; the name that its folder has now, or had to keep."""
+        target = str(tp)
         directory = self._home.pop(tp, None)
         if directory is None:
-            return
+            return target
         del self.logs[tp]
+        self._topic_ids.pop(tp, None)
         self.cleaned.pop(tp, None)
         self.high_watermarks.pop(tp, None)
         with self._working(directory):
             target = _put_aside(directory, tp, suffix)
             if suffix == DELETED:
                 directory.try_to_remove(target)
+        return target
 
     def _usage_of(self, directory: DataDirectory) -> DirectoryUsage:
         if directory.error is not None:

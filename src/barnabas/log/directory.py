@@ -190,20 +190,22 @@ class DataDirectory:
         return f"{self.path}/{tp}"
 
     def make_partition(self, tp: TopicPartition, topic_id: UUID) -> str:
-        """Make a partition's folder, which says which topic it is of."""
+        """Make a partition's folder, which says which topic it is of, for good: before there is a record in it."""
         folder = self.folder(tp)
         self._disk.make_dir(folder)
         file = self._disk.open(f"{folder}/{PARTITION_METADATA}", create=True)
         try:
             file.truncate(0)
             file.append(f"version: 0\ntopic_id: {short_id(topic_id)}".encode())
+            file.sync()
         finally:
             file.close()
+        self._disk.sync_dir(folder)
         self._disk.sync_dir(self.path)
         return folder
 
     def topic_id(self, tp: TopicPartition) -> UUID | None:
-        """The topic a folder is of; None where it does not say: the file is not synced."""
+        """The topic a folder is of; None where it does not say: then it was not made to its end, or is no folder of ours."""
         try:
             data = read_whole(self._disk, f"{self.folder(tp)}/{PARTITION_METADATA}").decode()
             facts = dict(line.split(": ", 1) for line in data.splitlines())
