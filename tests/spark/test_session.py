@@ -257,3 +257,8 @@ def test_what_spark_submit_was_told_is_kept_and_the_rest_is_ours(tmp_path: Path)
     )
     assert ended.returncode == 0, ended.stderr[-5_000:]
     assert found.read_text().split() == ["7m", "UTC"]
+
+
+def test_pyspark_supports_the_pandas_that_is_pinned() -> None:
+    asks = "from pyspark.sql.pandas.utils import require_minimum_pandas_version as ask; ask()"
+    subprocess.run([sys.executable, "-W", "error::FutureWarning", "-c", asks], check=True, timeout=120)

@@ -13,7 +13,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -66,14 +65,7 @@ def start_session(
         builder = builder.master(master)
     # What fails in Python under Spark is logged with its traceback, and then raised again: once is enough.
     logging.getLogger("py4j").addHandler(logging.NullHandler())
-    with (
-        _spark_speaks_to(log) as said,
-        _workers_python(where),
-        _warnings_heard(where),
-        warnings.catch_warnings(),
-    ):
-        # PySpark 4.3 warns of pandas 3; what we use of it (Arrow) is tested with it.
-        warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
+    with _spark_speaks_to(log) as said, _workers_python(where), _warnings_heard(where):
         try:
             return builder.getOrCreate()
         except Exception as error:
