@@ -1,5 +1,6 @@
 """Topics as streams: every record once, whatever becomes of the topic; a query goes on where it was."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -142,8 +143,9 @@ def test_a_deleted_topic_is_one_sentence_or_a_warning(
     assert len(stream.rows()) == 15
 
 
+@pytest.mark.parametrize("count", [4, 50])
 def test_a_topic_made_anew_is_told_from_the_old_one(
-    broker: Broker, admin: Admin, producer: Producer, topic: Topic, stream: Stream
+    broker: Broker, admin: Admin, producer: Producer, topic: Topic, stream: Stream, count: int
 ) -> None:
     name = topic(partitions=1)
     fill(producer, name, 10, 0)
@@ -151,12 +153,33 @@ def test_a_topic_made_anew_is_told_from_the_old_one(
     admin.delete_topic(name)
     admin.create_topic(name, partitions=1)
     with Producer(bootstrap_servers=broker.bootstrap) as newer:
-        fill(newer, name, 4, 0)
-    with pytest.raises(
-        Exception, match=r"ends at 4, before 10, up to where it was read: it has been made anew"
-    ):
+        fill(newer, name, count, 0)
+    with pytest.raises(Exception, match=rf"Topic {name} was deleted and made anew after it was read"):
         stream.run(name)
-    assert stream.run(name, failOnDataLoss="false") == [4]
+    assert stream.run(name, failOnDataLoss="false") == [count]
+    with Producer(bootstrap_servers=broker.bootstrap) as newer:
+        fill(newer, name, 3, 0)
+    assert stream.run(name) == [3]
+
+
+def test_a_checkpoint_without_ids_of_topics_is_gone_on_from(
+    broker: Broker, admin: Admin, producer: Producer, topic: Topic, stream: Stream, tmp_path: Path
+) -> None:
+    name = topic(partitions=1)
+    fill(producer, name, 10, 0)
+    assert stream.run(name) == [10]
+    for kept in (tmp_path / "checkpoint").rglob("[0-9]*"):
+        if kept.parent.name in ("offsets", "0"):
+            kept.write_text(re.sub(rf',\s*"{name}#[^"]*":\{{\}}', "", kept.read_text()))
+    for sums in (tmp_path / "checkpoint").rglob(".*.crc"):
+        sums.unlink()
+    fill(producer, name, 5, 0)
+    assert stream.run(name) == [5]
+    assert any(f"{name}#" in kept.read_text() for kept in (tmp_path / "checkpoint/offsets").glob("[0-9]*"))
+    admin.delete_topic(name)
+    admin.create_topic(name, partitions=1)
+    with pytest.raises(Exception, match="was deleted and made anew"):
+        stream.run(name)
 
 
 def test_what_retention_took_is_an_error_or_a_warning(

@@ -10,8 +10,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from barnabas.spark.ranges import from_json, to_json
-from barnabas.spark.stream_reader import JsonOffsets, StreamReader
+from barnabas.spark.ranges import JsonOffsets, to_json
+from barnabas.spark.stream_reader import StreamReader
 from barnabas.spark.worker import plainly
 
 
@@ -21,7 +21,7 @@ class LimitedReader(StreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: JsonOffsets, limit: ReadLimit) -> JsonOffsets:
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         with plainly():
-            return to_json(self._next(from_json(start), most))
+            return self._next(start, most)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         most = self._options.max_offsets
@@ -32,4 +32,4 @@ class LimitedReader(StreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         with plainly():
-            self._target = self._survey.latest(self._survey.partitions())
+            self._target = self._survey.latest(self._survey.partitions(missing_is_error=False))

@@ -5,11 +5,18 @@ Used by the readers on the driver. Always holds: what is split or cut covers the
 
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
+from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from barnabas.types import TopicPartition
 
 Offsets: TypeAlias = dict[TopicPartition, int]
+JsonOffsets: TypeAlias = dict[str, dict[str, int]]
+TopicIds: TypeAlias = dict[str, str]
+"""The id of each topic: another one for a topic that was deleted and made anew under its name."""
+
+_BEFORE_ID = "#"
+"""Never part of a topic's name."""
 
 
 class OffsetRange(NamedTuple):
@@ -61,12 +68,17 @@ def limited(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, in
     return {each: start[each] + shares[each] for each in end}
 
 
-def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """Offsets as Spark's Kafka source keeps them in a checkpoint: topic, partition, offset."""
-    found: dict[str, dict[str, int]] = {}
+def to_json(
+    offsets: Mapping[TopicPartition, int], ids: Mapping[str, str] = MappingProxyType({})
+) -> JsonOffsets:
+    """Offsets as Spark's Kafka source keeps them in a checkpoint: topic, partition, offset.
+
+    A topic's id is the name of an entry without partitions, `orders#ID`: Spark's Kafka source passes over it.
+    """
+    found: JsonOffsets = {}
     for each, offset in sorted(offsets.items()):
         found.setdefault(each.topic, {})[str(each.partition)] = offset
-    return found
+    return found | {f"{topic}{_BEFORE_ID}{ids[topic]}": {} for topic in sorted(found) if topic in ids}
 
 
 def from_json(offsets: Mapping[str, Mapping[str, int]]) -> Offsets:
@@ -75,3 +87,9 @@ def from_json(offsets: Mapping[str, Mapping[str, int]]) -> Offsets:
         for topic, indexes in offsets.items()
         for index, offset in indexes.items()
     }
+
+
+def ids_in_json(offsets: Iterable[str]) -> TopicIds:
+    """The ids that are kept with offsets; none in checkpoints of Spark's Kafka source."""
+    parts = (name.partition(_BEFORE_ID) for name in offsets)
+    return {topic: id_ for topic, _, id_ in parts if id_}

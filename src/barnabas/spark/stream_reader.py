@@ -1,27 +1,36 @@
 """Reads topics as a stream: Spark keeps the offsets in its checkpoint, and asks here how far the next batch goes.
 
 Always holds: a batch is what lies between two sets of offsets, so a batch that is repeated has the same records; what
-the log has lost in between is an error, or a warning where failOnDataLoss is false, and never silence.
+the log has lost in between is an error, or a warning where failOnDataLoss is false, and never silence. Offsets carry
+the ids of their topics: a topic that was deleted and made anew is another one, however long its log is.
 
 What Spark asks depends on its version: from 4.2 on `limited_stream_reader` answers, before that `UnlimitedReader`.
 """
 
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from barnabas.errors import BarnabasError
 from barnabas.spark.options import OptionError, ReadOptions
-from barnabas.spark.ranges import Offsets, from_json, limited, ranges_between, split, to_json
+from barnabas.spark.ranges import (
+    JsonOffsets,
+    Offsets,
+    TopicIds,
+    from_json,
+    ids_in_json,
+    limited,
+    ranges_between,
+    split,
+    to_json,
+)
 from barnabas.spark.reader import Task, read_task, report_loss
 from barnabas.spark.schema import Shape, checked
 from barnabas.spark.survey import Survey
 from barnabas.spark.worker import plainly
-
-JsonOffsets: TypeAlias = dict[str, dict[str, int]]
 
 
 class StreamReader(DataSourceStreamReader):
@@ -37,11 +46,12 @@ class StreamReader(DataSourceStreamReader):
 
     def initialOffset(self) -> JsonOffsets:
         with plainly():
-            return to_json(self._survey.start_of(self._options.start, self._survey.partitions()))
+            start = self._survey.start_of(self._options.start, self._survey.partitions())
+            return to_json(start, self._survey.ids)
 
     def partitions(self, start: JsonOffsets, end: JsonOffsets) -> list[Task]:
         with plainly():
-            found = ranges_between(*self._readable(from_json(start), from_json(end)))
+            found = ranges_between(*self._readable(start, end))
         options = self._options
         return [
             Task(each) for each in split(found, at_least=options.min_partitions, largest=options.max_records)
@@ -61,17 +71,32 @@ class StreamReader(DataSourceStreamReader):
             self._asking = Survey(self._options, patient=True)
         return self._asking
 
-    def _next(self, start: Offsets, most: int | None) -> Offsets:
+    def _next(self, begin: JsonOffsets, most: int | None) -> JsonOffsets:
         """Where the batch ends that begins here, and has so many offsets at most."""
         latest = self._latest = self._survey.latest_of_all()
+        anew = self._made_anew(ids_in_json(begin), self._survey.ids)
+        start = {each: at for each, at in from_json(begin).items() if each.topic not in anew}
         self._miss(start, latest)
         if self._target is not None:
             latest = {each: min(at, latest[each]) for each, at in self._target.items() if each in latest}
         begins = self._with_new_ones(start, latest)
         waiting = sum(max(at - begins[each], 0) for each, at in latest.items())
         if self._may_wait(waiting):
-            return {each: at for each, at in start.items() if each in latest}
-        return latest if most is None else limited(begins, latest, most)
+            end = {each: begins[each] for each in latest}
+        else:
+            end = latest if most is None else limited(begins, latest, most)
+        # Where nothing has come, the same text: Spark would make a batch of another one.
+        return begin if end == from_json(begin) and not anew else to_json(end, self._survey.ids)
+
+    def _made_anew(self, before: TopicIds, now: TopicIds) -> set[str]:
+        """Topics that are not those they were; told of."""
+        anew = _changed(before, now)
+        for topic in sorted(anew):
+            report_loss(
+                f"Topic {topic} was deleted and made anew after it was read: what it held in between is gone.",
+                self._options,
+            )
+        return anew
 
     def _miss(self, start: Offsets, latest: Offsets) -> None:
         """Tell of partitions that were read and are there no more."""
@@ -93,9 +118,15 @@ class StreamReader(DataSourceStreamReader):
         new = [each for each in latest if each not in start]
         return {**start, **self._survey.earliest(new)} if new else start
 
-    def _readable(self, start: Offsets, end: Offsets) -> tuple[Offsets, Offsets]:
+    def _readable(self, first: JsonOffsets, last: JsonOffsets) -> tuple[Offsets, Offsets]:
         """The offsets between that the log still has."""
         there = set(self._survey.partitions(missing_is_error=False))
+        before, planned = ids_in_json(first), ids_in_json(last)
+        lost = self._made_anew(planned, self._survey.ids)
+        end = {each: at for each, at in from_json(last).items() if each.topic not in lost}
+        # Made anew between the two, which was told when the batch was planned: read from its beginning.
+        anew = _changed(before, planned)
+        start = {each: at for each, at in from_json(first).items() if each.topic not in anew}
         for gone in sorted(set(end) - there):
             if end[gone] > start.get(gone, 0):
                 report_loss(
@@ -104,7 +135,7 @@ class StreamReader(DataSourceStreamReader):
         end = {each: at for each, at in end.items() if each in there}
         begins = dict(start)
         for each, earliest in self._survey.earliest(list(end)).items():
-            begin = start.get(each, 0)
+            begin = start.get(each, earliest if each.topic in anew else 0)
             if end[each] < begin:
                 report_loss(
                     f"The log of {each} ends at {end[each]}, before {begin}, up to where it was read: it has been made "
@@ -122,6 +153,11 @@ class StreamReader(DataSourceStreamReader):
         return begins, end
 
 
+def _changed(before: TopicIds, now: TopicIds) -> set[str]:
+    """Topics whose id is another one; not those whose id is not known."""
+    return {topic for topic, id_ in before.items() if now.get(topic, id_) != id_}
+
+
 class UnlimitedReader(StreamReader):
     """For PySpark 4.1, which does not say where a batch begins when it asks where it ends: each takes all there is."""
 
@@ -131,16 +167,18 @@ class UnlimitedReader(StreamReader):
         for name, value in limits.items():
             if value is not None:
                 raise OptionError(f"{name} needs PySpark 4.2 or newer: before it a batch takes all there is.")
-        self._reached: Offsets = {}
+        self._reached: JsonOffsets = {}
 
     def latestOffset(self) -> JsonOffsets:
         with plainly():
-            return to_json(self._next(self._reached, None))
+            return self._next(self._reached, None)
 
     def partitions(self, start: JsonOffsets, end: JsonOffsets) -> list[Task]:
-        begin, self._reached = from_json(start), from_json(end)
-        with plainly():
-            self._miss(begin, self._reached)  # what went while nobody looked: a query that has just started
+        self._reached = end
+        with plainly():  # what went while nothing was asked: a query that has just started
+            anew = self._made_anew(ids_in_json(start), ids_in_json(end))
+            begin = {each: at for each, at in from_json(start).items() if each.topic not in anew}
+            self._miss(begin, from_json(end))
         return super().partitions(start, end)
 
 

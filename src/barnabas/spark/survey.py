@@ -14,8 +14,9 @@ from barnabas.client.offsets import list_offsets
 from barnabas.client.routing import Cluster
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.spark.options import EARLIEST, LATEST, OptionError, Place, ReadOptions
-from barnabas.spark.ranges import Offsets
+from barnabas.spark.ranges import Offsets, TopicIds
 from barnabas.types import TopicPartition
+from barnabas.wire.schema import NO_ID
 
 _PARTITIONS_FOR_S = 1.0
 _PAUSE_S = 0.1
@@ -32,6 +33,8 @@ class Survey:
         self._has_answered = False
         self._known: list[TopicPartition] = []
         self._known_at = 0.0
+        self.ids: TopicIds = {}
+        """Of the topics that were there when partitions were last asked for."""
         self._late_start_is_latest = options.late_start_is_latest
         # Not through Admin: a query waits for this process to import what it needs.
         settings = {name: options.client.get(name, default) for name, default in _CLIENT.items()}
@@ -50,10 +53,11 @@ class Survey:
 
     def partitions(self, *, missing_is_error: bool = True) -> list[TopicPartition]:
         """The partitions that there are now of what is subscribed to."""
+        self.ids = {}
         if self._wanted.pattern is not None:
             whole_name = re.compile(self._wanted.pattern)
             topics = self._ask(lambda: self._cluster.retry(self._cluster.topics, timeout=self._timeout_s))
-            return _partitions(t for t in topics if whole_name.fullmatch(t.name) and not t.is_internal)
+            return self._noted(t for t in topics if whole_name.fullmatch(t.name) and not t.is_internal)
         names = self._wanted.topics or tuple({each.topic for each in self._wanted.partitions})
         there = self._partitions_of(names, missing_is_error=missing_is_error)
         if self._wanted.topics:
@@ -153,8 +157,9 @@ class Survey:
             if len(names) == 1:
                 return []
             return [each for name in names for each in self._partitions_of([name], missing_is_error=False)]
-        return _partitions(topics)
+        return self._noted(topics)
 
-
-def _partitions(topics: Iterable[Topic]) -> list[TopicPartition]:
-    return sorted(TopicPartition(topic.name, each.index) for topic in topics for each in topic.partitions)
+    def _noted(self, topics: Iterable[Topic]) -> list[TopicPartition]:
+        there = list(topics)
+        self.ids |= {topic.name: str(topic.id) for topic in there if topic.id != NO_ID}
+        return sorted(TopicPartition(topic.name, each.index) for topic in there for each in topic.partitions)
