@@ -2,7 +2,7 @@
 
 `log` and `cluster.local` take a `Disk`; `barnabas.testing` has one that loses what was not synced.
 A write is whole or raises; a rename is atomic; nothing lasts before `sync` (names: before `sync_dir`).
-Failures are plain `OSError`s.
+Failures are plain `OSError`s, those of `sync` and `sync_dir` themselves `SyncFailed`.
 """
 
 import fcntl
@@ -12,6 +12,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from barnabas.types import Buffer
+
+
+class SyncFailed(OSError):
+    """An fsync said no, with whatever number: what it was to write may be gone for good.
+
+    The kernel may have given up the pages and called them clean: then the next fsync succeeds without them.
+    """
 
 
 class File(Protocol):
@@ -129,7 +136,10 @@ class RealFile:
         self.size = size
 
     def sync(self) -> None:
-        os.fdatasync(self._fd)
+        try:
+            os.fdatasync(self._fd)
+        except OSError as error:
+            raise SyncFailed(error.errno, error.strerror, self.path) from error
 
     def fileno(self) -> int:
         return self._fd
@@ -172,6 +182,8 @@ class RealDisk:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
+        except OSError as error:
+            raise SyncFailed(error.errno, error.strerror, path) from error
         finally:
             os.close(fd)
 

@@ -439,6 +439,40 @@ def test_a_failing_directory_goes_offline_with_its_partitions_and_the_others_go_
     directories.close()
 
 
+class FailingToSync(SimulatedDisk):
+    """No fsync below /b succeeds any more once there is an error for it."""
+
+    def operate(self, what: str, path: str, size: int = 0) -> None:
+        super().operate(what, path, size)
+        if self.error != errno.EDOM and what.startswith("sync") and path.startswith("/b"):
+            raise OSError(self.error, os.strerror(self.error), path)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EIO])
+@pytest.mark.parametrize("what", ["flush", "checkpoint", "create", "delete"])
+def test_a_failed_fsync_takes_its_directory_offline_whatever_its_number(number: int, what: str) -> None:
+    disk = FailingToSync()
+    disk.error = errno.EDOM
+    directories = open_all(disk, "/a", "/b")
+    for each in range(2):
+        append(directories.create(tp(each), CONFIG, TOPIC))
+    there = next(name for name, log in directories.logs.items() if log.directory.startswith("/b"))
+    append(directories.create(tp(2), CONFIG, TOPIC))
+    disk.error = number
+    match what:
+        case "flush":
+            with pytest.raises(Refused) as failed:
+                directories.logs[there].flush()
+            assert directories.failed(there, failed.value) is True
+        case "checkpoint":
+            directories.checkpoint()
+        case "create":
+            assert directories.create(tp(3), CONFIG, TOPIC).directory == "/a/t-3"
+        case "delete":
+            directories.delete(there)
+    assert [each.path for each in directories.online()] == ["/a"]
+
+
 def test_an_empty_log_never_stands_in_for_one_that_is_offline() -> None:
     disk = PartlyBroken()
     directories = open_all(disk, "/a", "/b")

@@ -1,5 +1,6 @@
 """One partition's log: what goes in comes out, in order and at its offset, whatever happens in between."""
 
+import errno
 from dataclasses import replace
 from random import Random
 from struct import pack_into
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.config import TopicConfig
-from barnabas.disk import RealDisk
+from barnabas.disk import RealDisk, SyncFailed
 from barnabas.errors import Code, Refused
 from barnabas.log.log import Log
 from barnabas.log.records import record_section
@@ -118,7 +119,7 @@ def test_a_retried_batch_is_stored_once_and_answered_with_its_first_offset() -> 
 def test_log_append_time_is_the_brokers() -> None:
     log = open_log(TopicConfig(message_timestamp_type="LogAppendTime"))
     assert log.append(batch(b"a", timestamp=5), epoch=EPOCH, now=NOW).append_time == NOW
-    assert log.max_timestamp() == (NOW, 0)
+    assert log.max_timestamp(log.end) == (NOW, 0)
 
 
 def test_a_new_leader_epoch_begins_where_it_first_writes() -> None:
@@ -207,7 +208,7 @@ def test_the_first_record_not_older_than_a_time_is_found() -> None:
             due = [(stamp, o) for o, stamp in enumerate(stamps) if stamp >= wanted and start <= o < below]
             assert log.find_timestamp(Millis(wanted), Offset(below)) == (due[0] if due else None)
     log.start = Offset(0)
-    assert log.max_timestamp() == (max(stamps), stamps.index(max(stamps)))
+    assert log.max_timestamp(log.end) == (max(stamps), stamps.index(max(stamps)))
 
 
 def test_the_largest_time_is_sought_from_the_start_of_the_log_on() -> None:
@@ -216,8 +217,8 @@ def test_the_largest_time_is_sought_from_the_start_of_the_log_on() -> None:
         append(log, b"x", timestamp=timestamp)
         assert log.end == offset + 1
     log.advance_start(Offset(2))
-    assert log.max_timestamp() == (8, 3)
-    assert open_log().max_timestamp() is None
+    assert log.max_timestamp(log.end) == (8, 3)
+    assert open_log().max_timestamp(Offset(0)) is None
 
 
 def test_a_flush_makes_everything_before_it_last() -> None:
@@ -277,6 +278,43 @@ def test_a_full_disk_refuses_writes_and_nothing_else() -> None:
     assert log.append(batch(b"x" * 100, pid=3), epoch=EPOCH, now=NOW).first == 20
     check_files(log)
     check_producers(log)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EIO])
+def test_the_recovery_point_never_passes_what_a_failed_fsync_has_lost(number: int) -> None:
+    """The next fsync would succeed: the kernel may call the pages clean that it could not write."""
+    disk = SimulatedDisk()
+    log = open_log(disk=disk)
+    for folder in ("data", ""):
+        disk.sync_dir(folder)
+    append(log, b"flushed")
+    log.flush()
+    append(log, b"lost")
+    disk.fail_at, disk.error = disk.operations + 1, number
+    with pytest.raises(Refused) as failed:
+        log.flush()
+    assert isinstance(failed.value.__cause__, SyncFailed)
+    append(log, b"behind it")
+    for flush in (log.flush, log.close):
+        with pytest.raises(Refused) as refused:
+            flush()
+        assert isinstance(refused.value.__cause__, SyncFailed)
+    assert log.recovery_point == 1
+    after = open_log(disk=disk.crash(), recovery_point=log.recovery_point)
+    assert values_of(after) == [b"flushed"]
+
+
+def test_a_flush_that_finds_no_room_for_the_epochs_is_tried_again() -> None:
+    disk = SimulatedDisk()
+    log = open_log(disk=disk)
+    append(log, b"first")
+    disk.capacity = disk.used()
+    with pytest.raises(Refused):
+        log.flush()
+    assert log.unflushed == 1
+    disk.capacity = None
+    log.flush()
+    assert log.unflushed == 0
 
 
 def test_after_any_single_failure_of_the_disk_the_next_append_works() -> None:
@@ -432,9 +470,9 @@ def test_batches_that_lie_about_their_times_are_not_all_looked_into(monkeypatch:
 
     monkeypatch.setattr("barnabas.log.chain.record_section", section)
     assert log.find_timestamp(Millis(2000), log.end) == (NOW, 0)
-    assert log.max_timestamp() == (NOW, 0)
+    assert log.max_timestamp(log.end) == (NOW, 0)
     log.advance_start(Offset(7))
-    assert log.max_timestamp() == (NOW, 7)
+    assert log.max_timestamp(log.end) == (NOW, 7)
     assert len(looked) == 3
 
 
@@ -452,4 +490,4 @@ def test_the_largest_timestamp_is_found_wherever_the_log_starts(seed: int) -> No
         log.advance_start(Offset(start))
         newest = max(stamps[start:])
         expected = (newest, stamps.index(newest, start)) if newest >= 0 else None
-        assert log.max_timestamp() == expected
+        assert log.max_timestamp(log.end) == expected

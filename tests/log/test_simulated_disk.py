@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from barnabas.disk import read_whole, write_atomically
+from barnabas.disk import SyncFailed, read_whole, write_atomically
 from barnabas.testing.disk import PowerCut, SimulatedDisk, Survival
 
 
@@ -88,6 +88,36 @@ def test_a_full_disk_writes_nothing() -> None:
         disk.open("a").append(b"567")
     assert full.value.errno == errno.ENOSPC
     assert read_whole(disk, "a") == b"1234"
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.ENOMEM])
+def test_what_a_failed_sync_has_lost_is_seen_until_the_power_goes_and_no_later_sync_saves_it(
+    number: int,
+) -> None:
+    disk = _with(b"kept")
+    file = disk.open("a")
+    file.append(b" lost")
+    disk.fail_at, disk.error = disk.operations + 1, number
+    with pytest.raises(SyncFailed) as failed:
+        file.sync()
+    assert failed.value.errno == number
+    file.append(b" later")
+    file.sync()
+    assert read_whole(disk, "a") == b"kept lost later"
+    for survival in Survival:
+        assert read_whole(disk.crash(survival), "a") == b"kept\0\0\0\0\0 later"
+
+
+def test_names_that_a_failed_sync_has_lost_stay_lost() -> None:
+    disk = _with(b"")
+    disk.rename("a", "b")
+    disk.fail_at = disk.operations + 1
+    with pytest.raises(SyncFailed):
+        disk.sync_dir("")
+    disk.open("c", create=True)
+    disk.sync_dir("")
+    assert disk.list("") == ["b", "c"]
+    assert disk.crash(Survival.EVERYTHING).list("") == ["a", "c"]
 
 
 def test_a_lock_keeps_others_out() -> None:

@@ -193,14 +193,15 @@ class SegmentChain:
                     return found if found[1] < below else None
         return None
 
-    def max_timestamp(self, start: Offset) -> tuple[Millis, Offset] | None:
-        """The largest timestamp from `start` on, and the first record that has it."""
+    def max_timestamp(self, start: Offset, below: Offset) -> tuple[Millis, Offset] | None:
+        """The largest timestamp from `start` on, before `below`, and the first record that has it."""
         best: tuple[Millis, Offset] | None = None
         for segment in sorted(self.from_offset(start), key=lambda each: (-each.max_timestamp, each.base)):
             if segment.max_timestamp < 0 or (best is not None and segment.max_timestamp <= best[0]):
                 break
             begin = max(start, segment.base)
-            found = self.find_timestamp(segment.max_timestamp, begin, segment.end) or _newest(segment, begin)
+            until = min(segment.end, below)
+            found = self.find_timestamp(segment.max_timestamp, begin, until) or _newest(segment, begin, until)
             best = max(filter(None, (best, found)), key=_newest_first, default=None)
         return best
 
@@ -209,8 +210,8 @@ def _newest_first(found: tuple[Millis, Offset]) -> tuple[int, int]:
     return found[0], -found[1]
 
 
-def _newest(segment: Segment, start: Offset) -> tuple[Millis, Offset] | None:
-    """The same, of a segment whose largest timestamp lies before `start`, or went with what the cleaner took.
+def _newest(segment: Segment, start: Offset, below: Offset) -> tuple[Millis, Offset] | None:
+    """The same, of a segment whose largest timestamp lies outside, or went with what the cleaner took.
 
     1.5 us for every batch of the segment, and two of them are looked into.
     """
@@ -218,6 +219,8 @@ def _newest(segment: Segment, start: Offset) -> tuple[Millis, Offset] | None:
     newest: tuple[int, BatchHeader] | None = None
     place = segment.locate(start)
     for position, header in segment.headers(place[0]) if place else ():
+        if header.base_offset >= below:
+            break
         if header.base_offset < start:
             records = decode_batch(segment.read_batch(position, header.size))
             candidates += [

@@ -2,7 +2,8 @@
 
 The broker opens it once, looks logs up and makes and deletes them here, and tells it of failures. A partition
 is in one directory. One that fails goes offline with its partitions and stays so until the next start;
-the others go on, and when none is left, that is an error. A full disk is no failure: it passes.
+the others go on, and when none is left, that is an error. A full disk is no failure: it passes. An fsync that fails
+is one, whatever it says: what it was to write may be gone.
 
 Always holds: records are served only for the topic that their folder names (partition.metadata, which is on the disk
 before the first of them). A folder that names another topic, or none, is set aside, never adopted and never deleted.
@@ -19,7 +20,7 @@ from uuid import UUID
 
 from barnabas.clock import Clock
 from barnabas.config import TopicConfig
-from barnabas.disk import Disk
+from barnabas.disk import Disk, SyncFailed
 from barnabas.errors import BarnabasError, Code, Refused, counted, reason_of
 from barnabas.log.checkpoint import CLEANER_OFFSETS, HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS
 from barnabas.log.directory import PARTITION_METADATA, DataDirectory, Owner, short_id
@@ -71,8 +72,8 @@ class _Folder(NamedTuple):
 
 
 def passes(error: BaseException | None) -> bool:
-    """Whether a failure may be over at the next try, like a full disk's."""
-    return isinstance(error, OSError) and error.errno in _PASSING
+    """Whether a failure may be over at the next try, like a full disk's. One of an fsync never is."""
+    return isinstance(error, OSError) and error.errno in _PASSING and not isinstance(error, SyncFailed)
 
 
 class Directories:

@@ -13,7 +13,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from barnabas.config import TopicConfig
-from barnabas.disk import Disk, File, FileSlice
+from barnabas.disk import Disk, File, FileSlice, SyncFailed
 from barnabas.errors import Code, Refused
 from barnabas.log.chain import SegmentChain
 from barnabas.log.epochs import EpochStart, LeaderEpochs
@@ -59,6 +59,7 @@ class Log:
         "_lasting_epochs",
         "_newest",
         "_snapshots",
+        "_sync_error",
         "config",
         "directory",
         "end",
@@ -88,6 +89,8 @@ class Log:
         self._lasting_changes = 0
         self._history = 0
         self._complaint = ""
+        self._sync_error: OSError | None = None
+        """Why an fsync failed: what it was to write may be gone, and no later one says so."""
 
     @classmethod
     def open(
@@ -295,13 +298,18 @@ class Log:
         with self._working("read"):
             return self._chain.find_timestamp(timestamp, self.start, below)
 
-    def max_timestamp(self) -> tuple[Millis, Offset] | None:
-        """The largest timestamp in the log, and the first record that has it; None where there is none."""
+    def max_timestamp(self, below: Offset) -> tuple[Millis, Offset] | None:
+        """The largest timestamp below an offset, and the first record that has it; None where there is none."""
         with self._working("read"):
-            return self._chain.max_timestamp(self.start)
+            return self._chain.max_timestamp(self.start, below)
 
     def begin_flush(self) -> Flush | None:
-        """What must go to disk for everything up to `end` to last; None when it does already."""
+        """What must go to disk for everything up to `end` to last; None when it does already.
+
+        Once an fsync has failed there is no other: it could succeed, without what that one has lost.
+        """
+        if self._sync_error is not None:
+            raise self._failed("flush", self._sync_error) from self._sync_error
         epochs = list(self.epochs.entries)
         renamed = self._changes != self._lasting_changes
         if self.recovery_point >= self.end and not renamed and epochs == self._lasting_epochs:
@@ -335,6 +343,18 @@ class Log:
         if flush.epochs is not None:
             self._lasting_epochs = flush.epochs
         self._complaint = ""
+
+    def fail_flush(self, error: OSError) -> Refused:
+        """What to tell those who wait when `flush.run()` has failed."""
+        return self._failed("flush", error)
+
+    def flush(self) -> None:
+        """Bring everything up to `end` to the disk, in this thread."""
+        with self._working("flush"):
+            flush = self.begin_flush()
+            if flush is not None:
+                flush.run()
+                self.finish_flush(flush)
 
     def truncate_to(self, offset: Offset) -> None:
         """Drop the batches that reach `offset` or more: `end` is then the end of the last one that is left.
@@ -462,6 +482,8 @@ class Log:
             raise self._failed(what, error) from error
 
     def _failed(self, what: str, error: OSError) -> Refused:
+        if isinstance(error, SyncFailed):
+            self._sync_error = error
         complaint = f"cannot {what} the log of {os.path.basename(self.directory)}: {error}"
         # A full disk refuses thousands of appends a second: that is one line, not thousands.
         if complaint != self._complaint:

@@ -1,9 +1,12 @@
 """A disk in memory that forgets: what was not synced can be lost, in part or whole, when the power goes.
 
 Stands in for `barnabas.disk.RealDisk` in tests. It counts operations, can stop at any of them (`PowerCut`), can be
-full, can fail. `crash()` gives the disk that one finds after the power is back. As on a journalling file system,
-names come back as they were after some of the operations on their folder, in their order; contents of a file
-come back as of the last sync, with what was written since there in part: none of it, a prefix, or single sectors.
+full, can fail. A sync that fails loses what it was to write, as Linux may: processes still see it, and no later sync
+brings it to the platter.
+
+`crash()` gives the disk that one finds after the power is back. As on a journalling file system, names come back as
+they were after some of the operations on their folder, in their order; contents of a file come back as of the last
+sync, with what was written since there in part: none of it, a prefix, or single sectors.
 """
 
 import errno
@@ -13,6 +16,7 @@ from enum import Enum
 from random import Random
 from typing import NamedTuple
 
+from barnabas.disk import SyncFailed
 from barnabas.types import Buffer
 
 SECTOR = 512
@@ -51,16 +55,22 @@ class _Content:
         self.pending: list[_Write | _Cut] = []
 
     def sync(self) -> None:
-        self.lasting = bytes(self.data)
+        # Not a copy of `data`: what a failed sync has lost stays lost.
+        lasting = bytearray(self.lasting)
+        for change in self.pending:
+            _apply(lasting, change)
+        self.lasting = bytes(lasting)
+        self.pending.clear()
+
+    def fail_to_sync(self) -> None:
         self.pending.clear()
 
     def after_crash(self, survival: Survival, random: Random) -> bytes:
         if survival is Survival.NOTHING or not self.pending:
             return self.lasting
-        if survival is Survival.EVERYTHING:
-            return bytes(self.data)
         data = bytearray(self.lasting)
-        survivors = random.randint(0, len(self.pending))
+        everything = survival is Survival.EVERYTHING
+        survivors = len(self.pending) if everything else random.randint(0, len(self.pending))
         for change in self.pending[:survivors]:
             _apply(data, change)
         if survivors < len(self.pending):
@@ -107,7 +117,11 @@ class _Folder:
         _rename(self.entries, names)
 
     def sync(self) -> None:
-        self.lasting = dict(self.entries)
+        for changes in self.pending:
+            _rename(self.lasting, changes)
+        self.pending.clear()
+
+    def fail_to_sync(self) -> None:
         self.pending.clear()
 
     def after_crash(self, survival: Survival, random: Random) -> "_Folder":
@@ -175,8 +189,7 @@ class SimulatedFile:
 
     def sync(self) -> None:
         content = self._use()
-        self._disk.operate("sync", self.path)
-        content.sync()
+        self._disk.sync_of(content, "sync", self.path)
 
     def fileno(self) -> int:
         raise io.UnsupportedOperation("a simulated file has no descriptor")
@@ -203,7 +216,8 @@ class SimulatedDisk:
         self.stop_at: int | None = None
         """The number of the operation that the power goes off in."""
         self.fail_at: int | None = None
-        """The number of the one operation that fails, with EIO."""
+        """The number of the one operation that fails, with `error`."""
+        self.error = errno.EIO
         self.broken: OSError | None = None
         """Raised by everything while it is set."""
         self.capacity: int | None = None
@@ -228,9 +242,18 @@ class SimulatedDisk:
         if self.operations == self.stop_at:
             raise PowerCut
         if self.operations == self.fail_at:
-            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+            raise _error(self.error, path)
         if size and self.capacity is not None and self.used() + size > self.capacity:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+            raise _error(errno.ENOSPC, path)
+
+    def sync_of(self, node: _Content | _Folder, what: str, path: str) -> None:
+        """Make what was done to a file or a folder last, or lose it."""
+        try:
+            self.operate(what, path)
+        except OSError as error:
+            node.fail_to_sync()
+            raise SyncFailed(error.errno, error.strerror, path) from error
+        node.sync()
 
     def check(self) -> None:
         if self.stop_at is not None and self.operations >= self.stop_at:
@@ -304,9 +327,7 @@ class SimulatedDisk:
             folder.change((name, None))
 
     def sync_dir(self, path: str) -> None:
-        folder = self._folder(path)
-        self.operate("sync_dir", path)
-        folder.sync()
+        self.sync_of(self._folder(path), "sync_dir", path)
 
     def lock(self, path: str) -> SimulatedFile:
         if path in self.locked:
