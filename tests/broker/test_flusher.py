@@ -2,21 +2,24 @@
 
 import asyncio
 import errno
+from dataclasses import replace
 
 import pytest
 
 from barnabas.broker.flusher import Flusher
 from barnabas.broker.partition import Partition
-from barnabas.log.flush import Flush
-from barnabas.types import LeaderEpoch, TopicPartition
-from tests.log.batches import append, open_log
+from barnabas.disk import SyncFailed
+from barnabas.errors import Refused
+from barnabas.testing.disk import SimulatedDisk
+from barnabas.types import LeaderEpoch, Offset, TopicPartition
+from tests.log.batches import NOW, SMALL, append, batch, open_log
 
 
 def test_who_comes_just_as_a_flush_is_done_gets_the_next_one() -> None:
     async def come_at_each_turn() -> None:
-        partition = Partition(TopicPartition("t", 0), open_log(), LeaderEpoch(0))
-        flusher = Flusher(lambda partition, error: None)
-        log = partition.log
+        flusher = Flusher(lambda partition, error: True)
+        log = open_log()
+        partition = Partition(TopicPartition("t", 0), log, LeaderEpoch(0), flusher.want)
         append(log, b"first")
         first = asyncio.create_task(flusher.flush(partition, log.end))
         await asyncio.sleep(0)
@@ -33,20 +36,67 @@ def test_who_comes_just_as_a_flush_is_done_gets_the_next_one() -> None:
     asyncio.run(come_at_each_turn())
 
 
-def test_a_flush_that_fails_is_told_of_whether_anybody_waits_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def flushed_each_time(disk: SimulatedDisk) -> tuple[Partition, Flusher, asyncio.Queue[Exception]]:
+    """A partition with flush.messages=1, what flushes it, and the failures that it tells of."""
+    told: asyncio.Queue[Exception] = asyncio.Queue()
+
+    def failed(partition: Partition, error: Exception) -> bool:
+        told.put_nowait(error)
+        return isinstance(error.__cause__, SyncFailed)
+
+    flusher = Flusher(failed)
+    log = open_log(replace(SMALL, flush_messages=1), disk)
+    return Partition(TopicPartition("t", 0), log, LeaderEpoch(0), flusher.want), flusher, told
+
+
+def test_a_flush_that_fails_is_told_of_whether_anybody_waits_or_not() -> None:
     """The next may succeed, without what this one has lost: it must not be the first that anybody hears of."""
 
-    def fail(self: Flush) -> None:
-        raise OSError(errno.EIO, "gone")
-
-    async def flush_unasked() -> None:
-        told: asyncio.Queue[OSError] = asyncio.Queue()
-        flusher = Flusher(lambda partition, error: told.put_nowait(error))
-        log = open_log()
-        append(log, b"first")
-        flusher.flush_unasked(Partition(TopicPartition("t", 0), log, LeaderEpoch(0)))
+    async def append_only() -> None:
+        disk = SimulatedDisk()
+        partition, flusher, told = flushed_each_time(disk)
+        disk.fail_at = disk.operations + 2
+        partition.append(batch(b"lost"), NOW)
         async with asyncio.timeout(30):
-            assert (await told.get()).errno == errno.EIO
+            error = await told.get()
+        assert isinstance(error.__cause__, SyncFailed)
+        await flusher.stop()
+        with pytest.raises(Refused):
+            await flusher.flush(partition, Offset(1))
+        assert partition.high_watermark == partition.log.recovery_point == 0
 
-    monkeypatch.setattr(Flush, "run", fail)
-    asyncio.run(flush_unasked())
+    asyncio.run(append_only())
+
+
+def test_a_flush_that_fails_for_now_is_tried_again_without_being_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("barnabas.broker.flusher.RETRY_SECONDS", 0)
+
+    async def append_on_a_full_disk() -> None:
+        disk = SimulatedDisk()
+        partition, flusher, told = flushed_each_time(disk)
+        seen = asyncio.Event()
+        partition.watch(Seeing(seen))
+        made = batch(b"waits")
+        disk.capacity = disk.used() + len(made)
+        partition.append(made, NOW)
+        async with asyncio.timeout(30):
+            assert (await told.get()).__cause__.errno == errno.ENOSPC  # type: ignore[union-attr]
+            assert partition.high_watermark == 0
+            disk.capacity = None
+            await seen.wait()
+        assert partition.high_watermark == 1
+        await flusher.stop()
+
+    asyncio.run(append_on_a_full_disk())
+
+
+class Seeing:
+    """Waits for a partition to grow."""
+
+    def __init__(self, seen: asyncio.Event) -> None:
+        self._seen = seen
+
+    def wake(self, partition: Partition) -> None:
+        self._seen.set()

@@ -49,7 +49,7 @@ def _partitions(disk: SimulatedDisk, count: int) -> tuple[Directories, list[Part
         log = directories.create(tp, TopicConfig(), UUID(int=1), new=True)
         for _ in range(5):
             append(log, b"x")
-        partitions.append(Partition(tp, log, LeaderEpoch(0)))
+        partitions.append(Partition(tp, log, LeaderEpoch(0), lambda partition: None))
     return directories, partitions
 
 

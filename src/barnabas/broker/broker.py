@@ -16,6 +16,7 @@ from barnabas.broker.listener import Listener, clients_listener
 from barnabas.broker.log_starts import LogStarts
 from barnabas.broker.metadata import Metadata
 from barnabas.broker.metrics import Metrics
+from barnabas.broker.partition import Partition
 from barnabas.broker.replicas import Replicas
 from barnabas.broker.router import Router
 from barnabas.broker.server import Server
@@ -70,9 +71,9 @@ class Broker:
         owed = self._begin_epochs()
         image = self._store.image
         self.config = self.levels(image).effective()
-        self.flusher = Flusher(lambda partition, error: self.directories.failed(partition.tp, error))
+        self.flusher = Flusher(self._flush_failed)
         self.log_starts = LogStarts(self.directories)
-        self.replicas = Replicas(self.id, self.directories, self.config)
+        self.replicas = Replicas(self.id, self.directories, self.config, self.flusher.want)
         await self.replicas.start(image)
         if owed:
             self.replicas.hold()
@@ -133,6 +134,7 @@ class Broker:
         await self.metadata.finish()
         await self._housekeeping.stop()
         await self.groups.stop()
+        await self.flusher.stop()
         await asyncio.get_running_loop().run_in_executor(
             None, self.directories.close, self.replicas.high_watermarks()
         )
@@ -156,6 +158,12 @@ class Broker:
         partition = self.replicas.find(topic, index)
         if partition is not None:
             self.directories.failed(partition.tp, refused)
+
+    def _flush_failed(self, partition: Partition, error: Exception) -> bool:
+        """Whether the partition is gone: its directory is offline now, or it was deleted meanwhile."""
+        if self.replicas.find(*partition.tp) is not partition:
+            return True
+        return self.directories.failed(partition.tp, error)
 
     def _without_directory(self) -> None:
         """A directory has failed, whoever found out: serve nothing of it any more, and halt without any."""

@@ -107,8 +107,6 @@ class CoordinatorHost:
         self._broker = broker
         self._owed: deque[tuple[Offset, Replies]] = deque()
         """Answers that wait for the high watermark."""
-        self._flushing: dict[asyncio.Task[None], Replies] = {}
-        """Answers that wait for the disk."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = NEVER
         self._awake_by = NEVER
@@ -136,13 +134,10 @@ class CoordinatorHost:
         self._is_closed = True
         self._disarm()
         self.partition.unwatch(self)
-        owed = [*self._flushing.values(), *(replies for _, replies in self._owed)]
-        for task in self._flushing:
-            task.cancel()
         effects = self.coordinator.resign(Code.NOT_COORDINATOR)
         for waiting, answer in effects.replies:
             waiting.give(answer)
-        for replies in owed:
+        for _, replies in self._owed:
             for waiting, _ in replies:
                 waiting.give(refusal(waiting.request, Code.NOT_COORDINATOR))
 
@@ -227,26 +222,13 @@ class CoordinatorHost:
 
     def _answer_when_safe(self, replies: Replies) -> None:
         partition = self.partition
-        stored = partition.log
-        if stored.unflushed >= stored.config.flush_messages:
-            task = asyncio.create_task(self._answer_when_flushed(stored.end, replies))
-            self._flushing[task] = replies
-            task.add_done_callback(self._flushing.pop)
-        elif partition.high_watermark >= stored.end:
+        end = partition.log.end
+        if partition.high_watermark >= end:
             for waiting, answer in replies:
                 waiting.give(answer)
         else:
-            self._owed.append((stored.end, replies))
+            self._owed.append((end, replies))
             partition.watch(self)
-
-    async def _answer_when_flushed(self, end: Offset, replies: Replies) -> None:
-        try:
-            await self._broker.flusher.flush(self.partition, end)
-        except Refused as refused:
-            self._broker.note_refusal("Groups", refused, *self.partition.tp)
-            replies = [(w, refusal(w.request, append_code(refused.code))) for w, _ in replies]
-        for waiting, answer in replies:
-            waiting.give(answer)
 
     def wake(self, partition: Partition) -> None:
         """The high watermark may have moved."""

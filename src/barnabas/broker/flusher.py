@@ -1,27 +1,32 @@
 """Forces partitions to disk, off the event loop, one flush of a partition at a time.
 
-Called by Produce where flush.messages asks for it, and by housekeeping. Whoever waits while a flush is under way
-shares the next one: a hundred producers cost one fsync, not a hundred.
+Called by partitions whose records wait for the disk, by Produce for the answers that wait with them, and by
+housekeeping. Callers that arrive during a flush share the next one: a hundred producers cost one fsync, not a hundred.
+
+Always holds: a partition that has asked is flushed until nothing waits, or its directory is offline.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable
 
 from barnabas.broker.partition import Partition
-from barnabas.errors import Code, Refused
+from barnabas.errors import Refused
 from barnabas.types import Offset
 
-log = logging.getLogger("barnabas.flusher")
+RETRY_SECONDS = 1.0
+"""After what a flush is tried again that failed for a reason that passes, such as too many open files."""
 
 
 class Flusher:
-    """Mutable: the flushes under way, by partition."""
+    """Mutable: the flushes under way, by partition.
 
-    def __init__(self, failed: Callable[[Partition, OSError], object]) -> None:
+    `failed` is told of every flush that fails, and says whether the partition is gone with its directory.
+    """
+
+    def __init__(self, failed: Callable[[Partition, Exception], bool]) -> None:
         self._failed = failed
         self._running: dict[Partition, asyncio.Task[None]] = {}
-        self._unasked: set[asyncio.Task[None]] = set()
+        self._wanted: dict[Partition, asyncio.Task[None]] = {}
 
     async def flush(self, partition: Partition, upto: Offset) -> None:
         """Come back when all below `upto` is on the disk; raises KAFKA_STORAGE_ERROR when it cannot be."""
@@ -33,28 +38,44 @@ class Flusher:
                 running.add_done_callback(_heard)
             await asyncio.shield(running)
 
-    def flush_unasked(self, partition: Partition) -> None:
-        """The same where nobody waits for it."""
-        task = asyncio.create_task(self.flush(partition, partition.log.end))
-        self._unasked.add(task)
-        task.add_done_callback(self._forget)
+    def want(self, partition: Partition) -> None:
+        """Flush for as long as flush.messages asks for it; the caller waits for nothing."""
+        if partition not in self._wanted:
+            self._wanted[partition] = asyncio.create_task(self._flush_while_wanted(partition))
 
-    def _forget(self, task: asyncio.Task[None]) -> None:
-        self._unasked.discard(task)
-        _heard(task)
+    async def stop(self) -> None:
+        """Come back when no flush is under way, with whatever outcome; none is begun by itself any more."""
+        for task in self._wanted.values():
+            task.cancel()
+        await asyncio.gather(*self._wanted.values(), *self._running.values(), return_exceptions=True)
+
+    async def _flush_while_wanted(self, partition: Partition) -> None:
+        try:
+            while partition.must_flush:
+                try:
+                    await self.flush(partition, partition.log.end)
+                except Refused as refused:
+                    if self._failed(partition, refused):
+                        break
+                    await asyncio.sleep(RETRY_SECONDS)
+        finally:
+            del self._wanted[partition]
 
     async def _flush(self, partition: Partition) -> None:
+        stored = partition.log
         try:
-            flush = partition.log.begin_flush()
+            flush = stored.begin_flush()
             if flush is None:
                 return
-            await asyncio.get_running_loop().run_in_executor(None, flush.run)
-            partition.log.finish_flush(flush)
-        except OSError as error:
-            log.error("cannot force %s to disk: %s", partition.tp, error)
-            # Whether anybody waits or not: the next flush may well succeed, without what this one has lost.
-            self._failed(partition, error)
-            raise Refused(Code.KAFKA_STORAGE_ERROR) from error
+            try:
+                await asyncio.get_running_loop().run_in_executor(None, flush.run)
+            except OSError as error:
+                raise stored.fail_flush(error) from error
+            partition.finish_flush(flush)
+        except Refused as refused:
+            # At once, waited for or not: the next flush may well succeed, without what this one has lost.
+            self._failed(partition, refused)
+            raise
         finally:
             # Here and not in a callback, which comes a turn later: waiting for a task that is done takes no turn
             # of the loop, so whoever found it then would find it for ever.
@@ -62,6 +83,6 @@ class Flusher:
 
 
 def _heard(task: asyncio.Task[None]) -> None:
-    """Who waited for it may be gone: then nobody misses its failure."""
+    """Nobody may be waiting any more: then its failure is not missed."""
     if not task.cancelled():
         task.exception()

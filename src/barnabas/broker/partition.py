@@ -1,13 +1,18 @@
 """Owns a partition's leadership on this broker: its epoch and its high watermark, over its log.
 
-Called by handlers through `replicas`. The watermark never falls, and nothing at or above it is ever served.
+Called by handlers through `replicas`. The watermark never falls, and nothing at or above it is ever served,
+acknowledged or taken for committed. It moves in one place, `_advance`: with the end of the log, or, where
+flush.messages asks for the disk first, with what was flushed.
 """
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
+from barnabas.config import TopicConfig
 from barnabas.disk import FileSlice
 from barnabas.errors import Code, Refused
 from barnabas.log.epochs import UNKNOWN_EPOCH, EpochEnd
+from barnabas.log.flush import Flush
 from barnabas.log.log import Appended, Log
 from barnabas.types import NO_EPOCH, LeaderEpoch, Millis, Offset, TopicPartition
 from barnabas.wire.batch import wrap_records
@@ -24,15 +29,36 @@ class Watcher(Protocol):
 class Partition:
     """A partition that this broker leads."""
 
-    __slots__ = ("_watchers", "epoch", "high_watermark", "idle_answer", "idle_bytes", "is_held", "log", "tp")
+    __slots__ = (
+        "_want_flush",
+        "_watchers",
+        "epoch",
+        "high_watermark",
+        "idle_answer",
+        "idle_bytes",
+        "is_held",
+        "log",
+        "tp",
+    )
 
-    def __init__(self, tp: TopicPartition, log: Log, epoch: LeaderEpoch) -> None:
+    def __init__(
+        self,
+        tp: TopicPartition,
+        log: Log,
+        epoch: LeaderEpoch,
+        want_flush: Callable[["Partition"], object],
+    ) -> None:
+        """`want_flush` is called when records wait for the disk; it answers with `finish_flush`, sooner or later.
+
+        What the log has counts as seen: where flush.messages asks for the disk, `log` was flushed before.
+        """
         self.tp = tp
         self.log = log
         self.epoch = epoch
         self.is_held = False
         """Whether the epoch of this start is not stored yet: a record under the old one could pass for another's."""
         self.high_watermark = log.end
+        self._want_flush = want_flush
         self.idle_answer: Any = None
         """What Fetch last told a reader that had read all; kept here for the next one."""
         self.idle_bytes: tuple[int, int, bytes] | None = None
@@ -50,7 +76,7 @@ class Partition:
         if self.is_held:
             raise Refused(Code.KAFKA_STORAGE_ERROR, HELD)
         appended = self.log.append(batches, epoch=self.epoch, now=now, in_transaction=False)
-        self._commit()
+        self._advance()
         return appended
 
     def append_own(self, body: bytes, count: int, now: Millis) -> None:
@@ -62,13 +88,40 @@ class Partition:
             body, count, base_timestamp=now, max_timestamp=now, base_offset=log.end, leader_epoch=epoch
         )
         log.append_own(batch, count, epoch=epoch, now=now)
-        self._commit()
+        self._advance()
 
-    def _commit(self) -> None:
-        # The only replica there is has it all.
-        self.high_watermark = self.log.end
-        if self._watchers:
-            self.wake()
+    def finish_flush(self, flush: Flush) -> None:
+        """Let what `flush` has brought to the disk be seen."""
+        self.log.finish_flush(flush)
+        self._advance()
+
+    def configure(self, config: TopicConfig) -> None:
+        """Go by other settings: what they want on the disk is flushed, what waits for no flush any more is seen."""
+        self.log.config = config
+        self._advance()
+
+    @property
+    def must_flush(self) -> bool:
+        """Whether flush.messages asks for the disk now."""
+        log = self.log
+        return log.end - log.recovery_point >= log.config.flush_messages
+
+    def _advance(self) -> None:
+        """Move the high watermark as far as it may go.
+
+        The only replica there is has it all, so that is the end of the log. An append that leaves flush.messages
+        unflushed records or more, and those behind it, wait for the disk first.
+        """
+        log = self.log
+        end = log.end
+        flushed = log.recovery_point
+        if end - flushed >= log.config.flush_messages:
+            end = flushed
+            self._want_flush(self)
+        if end > self.high_watermark:
+            self.high_watermark = end
+            if self._watchers:
+                self.wake()
 
     def read(self, offset: Offset, max_bytes: int, *, committed: bool) -> FileSlice | None:
         """Records from `offset` on, below the high watermark (committed: below the last stable offset)."""
@@ -83,6 +136,10 @@ class Partition:
         """Where a reader's view of the log ends."""
         return self.last_stable if committed else self.high_watermark
 
+    def max_timestamp(self) -> tuple[Millis, Offset] | None:
+        """The largest timestamp below the high watermark, and the first record that has it; None without any."""
+        return self.log.max_timestamp(self.high_watermark)
+
     def check_epoch(self, known: int) -> None:
         """Refuse a client whose idea of the leader epoch is not ours."""
         if known == self.epoch or known == NO_EPOCH:
@@ -95,7 +152,7 @@ class Partition:
         return self.epoch if known == NO_EPOCH else known
 
     def end_of_epoch(self, epoch: LeaderEpoch) -> EpochEnd:
-        """The largest epoch not above this one, and where it ended; the newest ends at the high watermark.
+        """The largest epoch not above this one, and where it ended, at the high watermark at most.
 
         The log knows ours only once it has a batch of it: until then it begins where the log ends.
         """
@@ -103,8 +160,9 @@ class Partition:
             return EpochEnd(epoch, self.high_watermark)
         known = self.log.epochs
         if known.latest < epoch < self.epoch:
-            return EpochEnd(known.latest if known.entries else epoch, self.log.end)
-        return known.end_of(epoch, self.high_watermark)
+            return EpochEnd(known.latest if known.entries else epoch, self.high_watermark)
+        end = known.end_of(epoch, self.high_watermark)
+        return EpochEnd(end.epoch, min(end.end, self.high_watermark))
 
     def divergence(self, epoch: LeaderEpoch, offset: Offset) -> EpochEnd | None:
         """Where a reader that has records of `epoch` up to `offset` must go back to, if it must."""

@@ -6,7 +6,7 @@ image but not here lies in a data directory that failed.
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from barnabas.broker.partition import Partition
 from barnabas.cluster.image import ClusterImage, TopicImage
@@ -24,15 +24,22 @@ log = logging.getLogger("barnabas.replicas")
 class Replicas:
     """The partitions on this broker, by topic and number."""
 
-    def __init__(self, broker_id: BrokerId, directories: Directories, config: BrokerConfig) -> None:
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        directories: Directories,
+        config: BrokerConfig,
+        want_flush: Callable[[Partition], object],
+    ) -> None:
         self.config = config
+        self._want_flush = want_flush
         self._broker_id = broker_id
         self._directories = directories
         self._partitions: dict[tuple[str, int], Partition] = {}
         self.lookup = self._partitions.get
         """The same as `find`, without the call: for those who look up a thousand."""
         self.incomplete: set[str] = set()
-        """Topics of which a partition could not be made for want of room: to `follow` again may help."""
+        """Topics of which a partition could not be made or flushed for now: to `follow` again may help."""
         self._image: ClusterImage | None = None
         self._new = False
 
@@ -100,7 +107,7 @@ class Replicas:
         self.config = config
         topics = self._image.topics if self._image else {}
         for partition in self._partitions.values():
-            partition.log.config = self.topic_config(topics[partition.tp.topic])
+            partition.configure(self.topic_config(topics[partition.tp.topic]))
 
     def hold(self) -> None:
         """Take no records until `follow` brings the epochs that they are to be of."""
@@ -125,7 +132,7 @@ class Replicas:
         if present is not None:
             present.epoch = wanted.epoch
             present.is_held = False
-            present.log.config = config
+            present.configure(config)
             return
         tp = TopicPartition(topic.name, index)
         try:
@@ -138,7 +145,15 @@ class Replicas:
                 self.incomplete.add(topic.name)
             return
         opened.config = config
-        self._partitions[topic.name, index] = Partition(tp, opened, wanted.epoch)
+        try:
+            # What a kill has left is read from memory: it is not to be seen either before it is on the disk.
+            if opened.unflushed >= config.flush_messages:
+                opened.flush()
+        except Refused as refused:
+            if not self._directories.failed(tp, refused):
+                self.incomplete.add(topic.name)
+            return
+        self._partitions[topic.name, index] = Partition(tp, opened, wanted.epoch, self._want_flush)
 
     async def _remove(self, topic: TopicImage) -> None:
         for index in range(len(topic.partitions)):

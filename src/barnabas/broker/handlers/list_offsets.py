@@ -53,7 +53,7 @@ def _find(partition: Partition, timestamp: int, committed: bool) -> tuple[Millis
         case -2 | -4:  # earliest; earliest on this machine: we have no other storage
             return NO_TIMESTAMP, partition.log.start
         case -3:  # the record with the largest timestamp
-            return partition.log.max_timestamp(partition.high_watermark) or nothing
+            return partition.max_timestamp() or nothing
         case -5:  # the latest in tiered storage
             return nothing
         case _ if timestamp < 0:

@@ -12,6 +12,7 @@ from barnabas.broker.partition import Partition
 from barnabas.broker.router import handles
 from barnabas.cluster.controller import INTERNAL_TOPICS
 from barnabas.errors import Code, Refused
+from barnabas.types import Offset
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.batch import ATTRIBUTES_AT, CODEC_MASK, HEADER_SIZE
 from barnabas.wire.compression import Compression
@@ -54,7 +55,7 @@ def produce(
     get = broker.replicas.get
     now = broker.clock.now()
     answers = []
-    to_flush = []
+    unflushed = []
     failed = False
     for topic in request.topic_data:
         name = topic.name
@@ -71,8 +72,8 @@ def produce(
                 appended = partition.append(part.records, now)
                 log = partition.log
                 row = ProducePartitionResponse(part.index, 0, appended.first, appended.append_time, log.start)
-                if log.unflushed >= log.config.flush_messages:
-                    to_flush.append((partition, row))
+                if appended.last >= partition.high_watermark:
+                    unflushed.append((partition, row, Offset(appended.last + 1)))
             except Refused as refused:
                 failed = True
                 broker.note_refusal("Produce", refused, name, part.index)
@@ -80,22 +81,22 @@ def produce(
             rows.append(row)
         answers.append(ProduceTopicResponse(name, rows))
     if request.acks == 0:
-        for partition, _ in to_flush:
-            broker.flusher.flush_unasked(partition)
         if failed:
             peer.close()
         return None
     response = ProduceResponse(answers)
-    return _when_flushed(broker, response, to_flush) if to_flush else response
+    return _when_flushed(broker, response, unflushed) if unflushed else response
 
 
 async def _when_flushed(
-    broker: "Broker", response: ProduceResponse, to_flush: list[tuple[Partition, ProducePartitionResponse]]
+    broker: "Broker",
+    response: ProduceResponse,
+    unflushed: list[tuple[Partition, ProducePartitionResponse, Offset]],
 ) -> ProduceResponse:
     """Answer only when all that flush.messages wants on the disk is there."""
-    for partition, row in to_flush:
+    for partition, row, end in unflushed:
         try:
-            await broker.flusher.flush(partition, partition.log.end)
+            await broker.flusher.flush(partition, end)
         except Refused as refused:
             broker.note_refusal("Produce", refused, *partition.tp)
             row.error_code, row.base_offset, row.error_message = refused.code, -1, refused.message
