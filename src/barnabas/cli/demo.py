@@ -177,24 +177,15 @@ class Found:
             typer.echo(f"{window:%H:%M}  top pages of five minutes: {shown}")
 
     def _new_windows(self) -> dict[datetime, list[tuple[int, str, int]]]:
-        """The rows of files that Spark's log of the table names and that were not read yet."""
+        """The rows of the table's files that were not read yet."""
         import pyarrow.parquet as pq
 
         found: dict[datetime, list[tuple[int, str, int]]] = {}
-        committed = {self._pages / name for name in _committed(self._pages / "_spark_metadata")}
-        for path in committed - self._files:
+        for path in set(self._pages.glob("*.parquet")) - self._files:
             self._files.add(path)
             for row in pq.read_table(path).to_pylist():
                 found.setdefault(row["began"], []).append((row["rank"], row["page"], row["views"]))
         return found
-
-
-def _committed(log: Path) -> Iterator[str]:
-    """Names of files that a streaming query has finished, as its log has them."""
-    for batch in log.glob("[0-9]*"):
-        for line in batch.read_text().splitlines():
-            if line.startswith("{"):
-                yield json.loads(line)["path"].rpartition("/")[2]
 
 
 def _print_sessions(sessions: list[dict[str, Any]], so_far: int) -> None:

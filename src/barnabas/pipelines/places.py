@@ -1,7 +1,7 @@
 """Where rows come from and where they go: topics, folders of files, tables, the terminal. Values; Spark does the work.
 
-Used by pipelines as sources and sinks. Always holds: a place reads and writes with Spark's own readers and writers and
-nothing else, so what Spark promises for them (a file once, a batch once) is what the pipeline promises.
+Used by pipelines as sources and sinks. Always holds: a place reads and writes with Spark's own readers and writers, so
+what Spark promises for them is what the pipeline promises; files come into a folder whole, and once (`published`).
 """
 
 from collections.abc import Mapping
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from barnabas.errors import BarnabasError
 from barnabas.pipelines import tables
+from barnabas.spark.published import FORMATS, Published
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -139,6 +140,9 @@ class Files:
         return reader.schema(still.load(self.path).schema).load(self.path)
 
     def write(self, rows: "DataFrame", around: Surroundings) -> None:
+        if self.format in FORMATS:
+            self._published().whole(rows)
+            return
         rows = tables.fit(rows, self)
         if self.format == "iceberg":
             tables.make(self, rows.schema, rows.sparkSession)
@@ -152,6 +156,8 @@ class Files:
             from barnabas.pipelines.newest import keep_newest
 
             return rows.writeStream.foreachBatch(keep_newest(self))
+        if self.format in FORMATS:
+            return rows.writeStream.foreachBatch(self._published().batch)
         if self.format == "iceberg":
             rows = tables.fit(rows, self)
             tables.make(self, rows.schema, rows.sparkSession)
@@ -161,6 +167,9 @@ class Files:
         writer = rows.writeStream.format(self.format).outputMode("append").options(**self.options)
         writer = writer.option("path", self.path)
         return writer.partitionBy(*self.partition_by) if self.partition_by else writer
+
+    def _published(self) -> Published:
+        return Published(self.path, self.format, partition_by=self.partition_by, options=self.options)
 
     def _target(self, spark: "SparkSession") -> str:
         """What Spark's readers and writers call it."""

@@ -144,9 +144,9 @@ class StreamReader(DataSourceStreamReader):
                 )
                 begin = earliest
             elif begin < earliest and begin < end[each]:
-                last = min(earliest, end[each]) - 1
+                newest = min(earliest, end[each]) - 1
                 report_loss(
-                    f"Records {begin} to {last} of {each} are gone: its log begins at {earliest}.",
+                    f"Records {begin} to {newest} of {each} are gone: its log begins at {earliest}.",
                     self._options,
                 )
             begins[each] = max(begin, earliest)

@@ -15,6 +15,7 @@ from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 from pyspark.sql.types import BinaryType, StringType
 
 from barnabas.spark.checkpoints import start_query
+from barnabas.spark.published import FORMATS, Published
 from barnabas.spark.sentences import sentence_of
 from barnabas.streams.aggregates import Columnar
 from barnabas.streams.refusals import StreamError, analysed, duration, require_columns, told
@@ -198,11 +199,15 @@ def to_files(
 ) -> Output:
     require_columns(stream.dataframe, partition_by, "partition_by")
     _require_final_rows(stream, f"files in {path}")
-    name = PurePosixPath(path).name or format
+    name, what = PurePosixPath(path).name or format, f"{format} in {path}"
+    if format in FORMATS:
+        folder = Published(path, format, partition_by=partition_by, options=options)
+        write = folder.batch if stream.dataframe.isStreaming else lambda rows, _: folder.whole(rows)
+        return Output(stream.dataframe, name=name, what=what, format=format, mode="append", write=write)
     return Output(
         stream.dataframe,
         name=name,
-        what=f"{format} in {path}",
+        what=what,
         format=format,
         mode="append",
         path=path,
