@@ -16,6 +16,7 @@ Check = Callable[[bytes], bool]
 CLIENT_ID = b"bench"
 API_PRODUCE, API_FETCH, API_METADATA, API_VERSIONS = 0, 1, 3, 18
 PRODUCE_VERSION, FETCH_VERSION = 9, 11
+FLEXIBLE_PRODUCE = 9
 LENGTH_BYTES = 4
 BATCH_HEADER_BYTES = 61
 
@@ -45,10 +46,26 @@ def ask(sock: socket.socket, request: bytes) -> bytes:
 
 
 def produce_request(
-    topic: str, partition: int, batch: bytes, *, acks: int = 1, timeout_ms: int = 30_000
+    topic: str,
+    partition: int,
+    batch: bytes,
+    *,
+    acks: int = 1,
+    timeout_ms: int = 30_000,
+    version: int = PRODUCE_VERSION,
 ) -> bytes:
-    """A whole Produce v9 frame with one batch for one partition. See `error_offset` for the answer."""
+    """A whole Produce frame with one batch for one partition. See `error_offset` for the answer."""
     name = topic.encode()
+    if version < FLEXIBLE_PRODUCE:
+        body = b"".join(
+            (
+                struct.pack(">hhii", -1, acks, timeout_ms, 1),  # no transactional id; one topic
+                struct.pack(">h", len(name)) + name,
+                struct.pack(">iii", 1, partition, len(batch)),  # one partition
+                batch,
+            )
+        )
+        return frame(header(API_PRODUCE, version) + body)
     body = b"".join(
         (
             b"\x00",  # transactional id: null
@@ -63,11 +80,14 @@ def produce_request(
             b"\x00\x00\x00",  # no tagged fields: partition, topic, request
         )
     )
-    return frame(header(API_PRODUCE, PRODUCE_VERSION) + b"\x00" + body)
+    return frame(header(API_PRODUCE, version) + b"\x00" + body)
 
 
-def error_offset(topic: str) -> int:
+def error_offset(topic: str, version: int = PRODUCE_VERSION) -> int:
     """Where in the answer to produce_request (its length included) the partition's error code is."""
+    if version < FLEXIBLE_PRODUCE:
+        # length, correlation id, one topic, its name, one partition, its index
+        return 4 + 4 + 4 + (2 + len(topic.encode())) + 4 + 4
     # length, correlation id, no tags, one topic, its name, one partition, its index
     return 4 + 4 + 1 + 1 + (1 + len(topic.encode())) + 1 + 4
 

@@ -14,8 +14,8 @@ NAME = "one_record"
 TITLE = "One-record produce requests"
 FRESH = False
 ABOUT = (
-    "Produce v9, acks=1, one record of 100 B, frames encoded beforehand, 4 partitions, one request in "
-    "flight on each connection; sent by an epoll loop whose own CPU is given."
+    "Produce v9 (older versions are named), acks=1, one record of 100 B, frames encoded beforehand, 4 partitions, "
+    "one request in flight on each connection; sent by an epoll loop whose own CPU is given."
 )
 METRICS = (
     Metric("per_s", "requests", "/s", more_is_better=True),
@@ -35,15 +35,19 @@ def rounds(size: Size) -> int:
 def cases(size: Size) -> Sequence[Case]:
     seconds = 1.5 if size is Size.QUICK else 3.0
     return [
-        Case(f"{n} connection{'s' if n > 1 else ''}", seconds + 1.2, {"connections": n, "seconds": seconds})
-        for n in (1, 16, 128)
+        Case(
+            f"{n} connection{'s' if n > 1 else ''}{'' if version == wire.PRODUCE_VERSION else f', v{version}'}",
+            seconds + 1.2,
+            {"connections": n, "seconds": seconds, "version": version},
+        )
+        for n, version in ((1, 9), (16, 9), (128, 9), (128, 7), (128, 3))
     ]
 
 
 def run(side: SideState, case: Case) -> Measured:
     server = side.server
     with librdkafka.topic(server, "one-record", PARTITIONS) as topic:
-        load = one_record_load(topic, PARTITIONS, case.settings["connections"], case.settings["seconds"])
+        load = one_record_load(topic, PARTITIONS, **case.settings)
         answered = loadgen.run(server, load)
     return Measured(
         {
@@ -58,10 +62,14 @@ def run(side: SideState, case: Case) -> Measured:
     )
 
 
-def one_record_load(topic: str, partitions: int, connections: int, seconds: float) -> loadgen.Load:
+def one_record_load(
+    topic: str, partitions: int, connections: int, seconds: float, version: int = wire.PRODUCE_VERSION
+) -> loadgen.Load:
     batch = wire.batch([VALUE], int(time.time() * 1000))
-    frames = [wire.produce_request(topic, partition, batch) for partition in range(partitions)]
-    return loadgen.Load(frames, wire.error_offset(topic), connections, seconds=seconds)
+    frames = [
+        wire.produce_request(topic, partition, batch, version=version) for partition in range(partitions)
+    ]
+    return loadgen.Load(frames, wire.error_offset(topic, version), connections, seconds=seconds)
 
 
 def wanted(metric: str, case: Case, limits: Sequence[str]) -> Wanted | None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from barnabas.broker.flusher import Flusher
 from barnabas.broker.groups import Groups
 from barnabas.broker.housekeeping import Housekeeping
+from barnabas.broker.idle_rows import IdleRows
 from barnabas.broker.listener import Listener, clients_listener
 from barnabas.broker.log_starts import LogStarts
 from barnabas.broker.metadata import Metadata
@@ -42,6 +43,7 @@ class Broker:
         self.config = config
         self.clock = clock or SystemClock()
         self.metrics = Metrics()
+        self.idle_rows = IdleRows()
         self._given = config.given
         self._disk = disk or RealDisk()
         self._stop_metrics: Callable[[], None] | None = None

@@ -20,9 +20,9 @@ from barnabas.wire.codec import Malformed
 from barnabas.wire.schema import Chunk
 
 if TYPE_CHECKING:
-    from barnabas.broker.known_commits import KnownCommit
     from barnabas.broker.promise import Promise
     from barnabas.broker.router import Later
+    from barnabas.broker.shortcuts import Attempt
 
 FIRST_BUFFER = 4096
 KEPT_BUFFER = 4 << 20
@@ -74,8 +74,7 @@ class Connection:
         "address",
         "bytes_in",
         "bytes_out",
-        "envelope_size",
-        "known_commit",
+        "shortcuts",
     )
 
     def __init__(
@@ -91,10 +90,8 @@ class Connection:
         self.active = True
         self.bytes_in = 0
         self.bytes_out = 0
-        self.envelope_size = 0
-        """How long the envelope of the last produce request was, if `envelopes` knows it."""
-        self.known_commit: KnownCommit | None = None
-        """The last commit that came, if one has."""
+        self.shortcuts: dict[int, Attempt] = {}
+        """The router's: attempts at frames that repeat earlier ones, by API key and version as one number."""
         self._loop = asyncio.get_running_loop()
         self._sock = sock
         self._fd = sock.fileno()

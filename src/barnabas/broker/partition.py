@@ -6,7 +6,7 @@ flush.messages asks for the disk first, with what was flushed.
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from barnabas.config import TopicConfig
 from barnabas.disk import FileSlice
@@ -29,17 +29,7 @@ class Watcher(Protocol):
 class Partition:
     """A partition that this broker leads."""
 
-    __slots__ = (
-        "_want_flush",
-        "_watchers",
-        "epoch",
-        "high_watermark",
-        "idle_answer",
-        "idle_bytes",
-        "is_held",
-        "log",
-        "tp",
-    )
+    __slots__ = ("_want_flush", "_watchers", "epoch", "high_watermark", "is_held", "log", "tp")
 
     def __init__(
         self,
@@ -59,10 +49,6 @@ class Partition:
         """Whether the epoch of this start is not stored yet: a record under the old one could pass for another's."""
         self.high_watermark = log.end
         self._want_flush = want_flush
-        self.idle_answer: Any = None
-        """What Fetch last told a reader that had read all; kept here for the next one."""
-        self.idle_bytes: tuple[int, int, bytes] | None = None
-        """The same as `wide_fetch` writes it, with the end and the start of the log that it tells of."""
         self._watchers: set[Watcher] = set()
 
     @property

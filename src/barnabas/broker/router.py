@@ -8,11 +8,13 @@ import asyncio
 import logging
 from collections.abc import Callable
 from importlib import import_module
+from struct import Struct
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.broker.metrics import ApiMetrics
 from barnabas.broker.promise import Promise
+from barnabas.broker.shortcuts import Shortcut, shortcuts_for
 from barnabas.errors import Code, Refused
 from barnabas.wire.apis import APIS, Api, ApiKey, request_class, response_class
 from barnabas.wire.codec import Malformed, decoder
@@ -22,8 +24,6 @@ from barnabas.wire.schema import Chunk
 if TYPE_CHECKING:
     from barnabas.broker.broker import Broker
     from barnabas.broker.connection import Connection
-    from barnabas.broker.envelopes import Envelopes
-    from barnabas.broker.wide_fetch import WideFetches
 
 log = logging.getLogger("barnabas.router")
 
@@ -32,8 +32,8 @@ Handler = Callable[..., Any]
 
 One that registers `with_header` is given the request's header too."""
 
-WIDE = 1024
-"""Bytes of a fetch that `wide_fetch` has a look at: some 30 partitions."""
+_HEAD = Struct(">i").unpack_from
+"""API key and version as one number, which is what a connection keeps its shortcuts by."""
 
 Refusal = Callable[[Any, int, Refused], Any]
 """(request, version, refused) -> the response that says so."""
@@ -67,6 +67,7 @@ class Route(NamedTuple):
     with_header: bool
     response: type[Any]
     metrics: ApiMetrics
+    shortcuts: list[Shortcut]
 
 
 class Later(NamedTuple):
@@ -100,49 +101,65 @@ class Router:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self._routes: dict[tuple[int, int], Route] = {}
-        self._envelopes: Envelopes | None = None
-        self._wide_fetches: WideFetches | None = None
+        self._shortcuts: dict[ApiKey, list[Shortcut]] = {}
 
     def answer(self, frame: memoryview, peer: "Connection") -> list[Chunk] | Later | None:
         """The answer's bytes, now or later, or None where none is wanted. Malformed costs the connection."""
-        if peer.envelope_size > 0 and self._envelopes is not None:
-            chunks = self._envelopes.answer(frame, peer)
-            if chunks is not None:
-                return chunks
+        shortcuts = peer.shortcuts
+        if shortcuts:
+            attempt = shortcuts.get(_HEAD(frame)[0])
+            if attempt is not None:
+                answer = attempt.answer(frame, peer)
+                if answer is not None:
+                    return answer
         started = perf_counter()
-        request = None
-        known = peer.known_commit.read(frame) if peer.known_commit is not None else None
-        if known is not None:
-            header, request = known
-        else:
-            header = read_request_header(frame)
+        header = read_request_header(frame)
         key, version, correlation_id, _, body_at = header
         route = self._routes.get((key, version))
         if route is None:
             route = self._find(key, version)
             if route is None:
                 return self._unsupported(key, correlation_id)
-        if key == ApiKey.FETCH and len(frame) >= WIDE:
-            chunks = self._fetch_widely(frame, header)
-            if chunks is not None:
-                route.metrics.observe(perf_counter() - started)
-                return chunks
-        if request is None:
-            request = route.decode(frame, body_at)
-            if key == ApiKey.OFFSET_COMMIT:
-                self._learn_commit(frame, header, request, peer)
+        request = route.decode(frame, body_at)
+        response = self._handled(route, request, header, peer)
+        if route.shortcuts:
+            known = shortcuts.get(_HEAD(frame)[0])
+            for shortcut in route.shortcuts:
+                learned = shortcut.learn(route, frame, header, request, response, known)
+                if learned is not None:
+                    shortcuts[_HEAD(frame)[0]] = learned
+                    break
+        return self._given(route, request, response, correlation_id, peer, started)
+
+    def carry_out(
+        self, route: Route, request: Any, header: RequestHeader, peer: "Connection"
+    ) -> list[Chunk] | Later | None:
+        """The answer to a request that a shortcut has read."""
+        started = perf_counter()
+        response = self._handled(route, request, header, peer)
+        return self._given(route, request, response, header.correlation_id, peer, started)
+
+    def _handled(self, route: Route, request: Any, header: RequestHeader, peer: "Connection") -> Any:
+        """What the handler says: a response, None for no answer, or something to wait for."""
         try:
             if route.with_header:
-                response = route.handle(self._broker, request, peer, header)
-            else:
-                response = route.handle(self._broker, request, peer)
+                return route.handle(self._broker, request, peer, header)
+            return route.handle(self._broker, request, peer)
         except Refused as refused:
-            response = _refuse(route, request, refused)
+            return _refuse(route, request, refused)
         except Exception as error:
-            response = _fail(route, request, peer.address, error)
+            return _fail(route, request, peer.address, error)
+
+    def _given(
+        self,
+        route: Route,
+        request: Any,
+        response: Any,
+        correlation_id: int,
+        peer: "Connection",
+        started: float,
+    ) -> list[Chunk] | Later | None:
         if type(response) is route.response:
-            if key == ApiKey.PRODUCE:
-                self._learn(frame, header, request, response, peer)
             chunks = _encoded(route, response, correlation_id, peer.address)
         elif response is None:
             chunks = None
@@ -151,29 +168,6 @@ class Router:
             return Later(waited_for, route, request, correlation_id, peer.address, started)
         route.metrics.observe(perf_counter() - started)
         return chunks
-
-    def _fetch_widely(self, frame: memoryview, header: RequestHeader) -> list[Chunk] | None:
-        if self._wide_fetches is None:
-            from barnabas.broker.wide_fetch import WideFetches
-
-            self._wide_fetches = WideFetches(self._broker)
-        return self._wide_fetches.answer(frame, header)
-
-    def _learn(self, *answered: Any) -> None:
-        if self._envelopes is None:
-            from barnabas.broker.envelopes import Envelopes
-
-            self._envelopes = Envelopes(self._broker)
-        self._envelopes.learn(*answered)
-
-    def _learn_commit(
-        self, frame: memoryview, header: RequestHeader, request: Any, peer: "Connection"
-    ) -> None:
-        if peer.known_commit is None:
-            from barnabas.broker.known_commits import KnownCommit
-
-            peer.known_commit = KnownCommit()
-        peer.known_commit.learn(frame, header, request)
 
     def _find(self, key: int, version: int) -> Route | None:
         api = APIS.get(key)
@@ -195,9 +189,16 @@ class Router:
             api.key in _wanting_headers,
             response_class(key),
             self._broker.metrics.api(api.name),
+            self._shortcuts_for(api),
         )
         self._routes[key, version] = route
         return route
+
+    def _shortcuts_for(self, api: Api) -> list[Shortcut]:
+        """One list for all versions of an API: a shortcut is made once."""
+        if api.key not in self._shortcuts:
+            self._shortcuts[api.key] = shortcuts_for(api, self._broker, self)
+        return self._shortcuts[api.key]
 
     def _unsupported(self, key: int, correlation_id: int) -> list[Chunk]:
         """A newer ApiVersions than ours: clients want a version 0 answer that lists what we speak of it."""

@@ -205,7 +205,7 @@ class DataDirectory:
         return folder
 
     def topic_id(self, tp: TopicPartition) -> UUID | None:
-        """The topic a folder is of; None where it does not say: then it was not made to its end, or is no folder of ours."""
+        """The topic a folder is of; None where it does not say: it was not made to its end, or is not ours."""
         try:
             data = read_whole(self._disk, f"{self.folder(tp)}/{PARTITION_METADATA}").decode()
             facts = dict(line.split(": ", 1) for line in data.splitlines())

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, TypeAlias
 from barnabas.broker.connection import FLAT, Connection
 from barnabas.broker.partition import Partition
 from barnabas.broker.promise import Promise
-from barnabas.broker.ready_fetch import Surroundings, surroundings
 from barnabas.broker.router import handles
 from barnabas.errors import Code, Refused
 from barnabas.types import LeaderEpoch, Offset
@@ -52,7 +51,7 @@ def fetch(
         reading.response.responses.append(FetchTopicResponse(name, rows))
     if reading.is_enough or request.max_wait_ms <= 0:
         return reading.response
-    return ParkedFetch(broker, request, reading, header).answer
+    return ParkedFetch(broker, request, reading).answer
 
 
 class Reading:
@@ -90,21 +89,18 @@ class Reading:
         """One partition's part. 0.35 us for a reader that has read all, of whom there may be a thousand."""
         partition = self._find(topic, wanted.partition)
         if partition is not None:
-            idle: FetchPartitionResponse | None = partition.idle_answer
-            if (
-                idle is not None
-                and idle.high_watermark == partition.high_watermark == wanted.fetch_offset
-                and idle.log_start_offset == partition.log.start
-                and wanted.current_leader_epoch in (-1, partition.epoch)
-                and wanted.last_fetched_epoch < 0
-            ):
+            idle = self._broker.idle_rows.find(topic, partition, wanted)
+            if idle is not None:
                 return idle
         try:
-            return self.read(partition or self._broker.replicas.get(topic, wanted.partition), wanted)
+            row = self.read(partition or self._broker.replicas.get(topic, wanted.partition), wanted)
         except Refused as refused:
             self.failed = True
             self._broker.note_refusal("Fetch", refused, topic, wanted.partition)
             return _refused(partition, wanted, refused)
+        if wanted.fetch_offset == row.high_watermark and row.diverging_epoch is None:
+            self._broker.idle_rows.keep(topic, row, len(self._broker.replicas))
+        return row
 
     def read(self, partition: Partition, wanted: FetchPartition) -> FetchPartitionResponse:
         """One partition's part, looked for in its log; raises Refused."""
@@ -154,8 +150,7 @@ class Reading:
             if back is not None:
                 row.diverging_epoch = EpochEndOffset(*back)
                 return row
-        elif offset == partition.high_watermark:
-            partition.idle_answer = row
+        if offset == row.high_watermark:
             return row
         limit = min(wanted.partition_max_bytes, self._left)
         first = self.found == 0
@@ -183,19 +178,14 @@ class ParkedFetch:
 
     __slots__ = (
         "_deadline",
-        "_header",
         "_places",
         "_reading",
         "_rounds",
-        "_surroundings",
         "_woken",
         "answer",
     )
 
-    def __init__(
-        self, broker: "Broker", request: FetchRequest, reading: Reading, header: RequestHeader
-    ) -> None:
-        self._header = header
+    def __init__(self, broker: "Broker", request: FetchRequest, reading: Reading) -> None:
         self._rounds = broker.server.rounds
         self._reading = reading
         self._woken: list[Partition] = []
@@ -207,10 +197,6 @@ class ParkedFetch:
                 if partition is not None:
                     self._places[partition] = answered, number, wanted
                     partition.watch(self)
-        self._surroundings: Surroundings | None = None
-        if len(self._places) == 1 == len(request.topics) == len(request.topics[0].partitions):
-            (partition,) = self._places
-            self._surroundings = surroundings(*partition.tp, header.api_version)
         self.answer: Promise[Answer] = Promise()
         self.answer.add_done_callback(self._leave)
         self._deadline = asyncio.get_running_loop().call_later(request.max_wait_ms / 1000, self._finish)
@@ -226,12 +212,6 @@ class ParkedFetch:
         if self.answer.done():
             return
         reading = self._reading
-        if self._surroundings is not None:
-            (partition,) = self._places
-            records = reading.newest(partition, self._places[partition][2])
-            if records is not None:
-                self.answer.give(self._surroundings.frame(self._header.correlation_id, partition, records))
-                return
         for partition in woken:
             answered, number, wanted = self._places[partition]
             reading.take_back(answered.partitions[number])

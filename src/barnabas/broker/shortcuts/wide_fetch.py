@@ -1,21 +1,24 @@
-"""Answers fetches that ask for many partitions of which few have anything new, without an object for any of the others.
+"""A shortcut for readers of many partitions of which few have anything new: no object is made for the others.
 
-Called by the router before a large Fetch is decoded. A consumer of 1,000 partitions asks for all of them every time:
-that costs 0.3 ms here and 1.3 ms in the general way, and by so much all that it reads is late.
+A consumer of 1,000 partitions asks for all of them every time: that costs 0.3 ms here and 1.3 ms in the general way,
+and all that it reads is late by that much. For clients that speak Fetch 12 without sessions (librdkafka, ours).
 
 Always holds: what is answered here is what the general way would answer, byte for byte; whatever is unusual is left to
 it, and nothing has happened then.
 """
 
 from struct import Struct, error
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from barnabas.broker.handlers.fetch import Reading
+from barnabas.broker.shortcuts import Attempt, shortcut
 from barnabas.errors import Code, Refused
+from barnabas.wire.apis import ApiKey
 from barnabas.wire.codec import encode
 from barnabas.wire.decoding import MOST_ELEMENTS, unsigned_varint
 from barnabas.wire.encoding import put_varint
-from barnabas.wire.frames import RequestHeader
+from barnabas.wire.frames import RequestHeader, read_request_header
 from barnabas.wire.messages.fetch import (
     FetchPartition,
     FetchPartitionResponse,
@@ -23,10 +26,15 @@ from barnabas.wire.messages.fetch import (
     FetchResponse,
     FetchTopicResponse,
 )
-from barnabas.wire.schema import Chunk
+from barnabas.wire.schema import Chunk, Malformed
 
 if TYPE_CHECKING:
     from barnabas.broker.broker import Broker
+    from barnabas.broker.connection import Connection
+    from barnabas.broker.router import Route, Router
+
+WIDE = 1024
+"""Bytes of a fetch that is worth it: some 30 partitions."""
 
 VERSION = 12
 """The newest we speak, which all clients of today take."""
@@ -42,20 +50,36 @@ _BEFORE_ROW = 13
 _BEHIND_ROW = 2
 
 
+@shortcut(ApiKey.FETCH)
 class WideFetches:
-    """The short way for large fetches."""
+    """Answers large fetches. One attempt for all connections: it keeps nothing of any of them."""
 
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(self, broker: "Broker", router: "Router") -> None:
         self._broker = broker
+        self._metrics = broker.metrics.api("Fetch")
 
-    def answer(self, frame: memoryview, header: RequestHeader) -> list[Chunk] | None:
-        """The answer's bytes; None where the general way must be taken."""
-        if header.api_version != VERSION:
+    def learn(
+        self,
+        route: "Route",
+        frame: memoryview,
+        header: RequestHeader,
+        request: FetchRequest,
+        response: Any,
+        known: Attempt | None,
+    ) -> Attempt | None:
+        return self if route.version == VERSION and len(frame) >= WIDE else None
+
+    def answer(self, frame: memoryview, peer: "Connection") -> list[Chunk] | None:
+        if len(frame) < WIDE:
             return None
+        started = perf_counter()
         try:
-            return self._answer(frame, header)
-        except (error, IndexError, UnicodeDecodeError, Refused):
+            chunks = self._answer(frame, read_request_header(frame))
+        except (error, IndexError, UnicodeDecodeError, Malformed, Refused):
             return None  # it is malformed, or asks for what is not here: the general way says so
+        if chunks is not None:
+            self._metrics.observe(perf_counter() - started)
+        return chunks
 
     def _answer(self, frame: memoryview, header: RequestHeader) -> list[Chunk] | None:
         at = header.body_at
@@ -98,25 +122,30 @@ class WideFetches:
     ) -> bytearray:
         """Write the answer for each row of a topic; where records come, what is written so far becomes a chunk."""
         find = self._broker.replicas.lookup
+        idle_rows = self._broker.idle_rows
+        kept = idle_rows.get
         # Hot: 0.2 us for a partition of which all is read.
         for index, epoch, offset, fetched_epoch, start, limit, _ in _ROW.iter_unpack(rows):
-            partition = find((topic, index))
+            key = topic, index
+            partition = find(key)
             if partition is None:
                 raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
-            idle = partition.idle_bytes
+            idle = kept(key)
+            # As `IdleRows.find` has it, without the call.
             if (
                 idle is not None
+                and idle[3] is not None
                 and idle[0] == offset == partition.high_watermark
                 and idle[1] == partition.log.start
                 and epoch in (partition.epoch, -1)
-                and fetched_epoch < 0
+                and fetched_epoch in (partition.epoch, -1)
             ):
-                out += idle[2]
+                out += idle[3]
                 continue
             row = reading.read(partition, FetchPartition(index, epoch, offset, fetched_epoch, start, limit))
             first, *rest = _encoded(row)
-            if row is partition.idle_answer:
-                partition.idle_bytes = offset, row.log_start_offset, bytes(first)
+            if offset == row.high_watermark and row.diverging_epoch is None:
+                idle_rows.keep(topic, row, len(self._broker.replicas), bytes(first))
             out += first
             if rest:
                 chunks.append(out)

@@ -1,19 +1,25 @@
-"""Recognises the commits of a consumer that repeats itself, so that they need not be decoded.
+"""A shortcut for consumers: commits of the same partitions, which differ in their offsets only, are not decoded.
 
-Asked by the router for a connection that has committed before. A consumer commits the same partitions of its group
-again and again, and only the offsets change: the bytes around them are compared, and the request that was decoded
-the last time is given its new offsets. That takes 2 us off the 15 us that a commit costs the broker besides its system
-calls.
+Saves 2 us of the 15 us that a commit costs the broker besides its system calls, for every client and version. The bytes
+around the offsets are compared, and the request that was decoded the last time is given its new offsets.
 
 Always holds: what is read here is exactly what decoding would give; a request that differs in anything but its
 offsets and its correlation id is left to the decoder.
 """
 
 from struct import Struct
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from barnabas.broker.shortcuts import Attempt, shortcut
+from barnabas.wire.apis import ApiKey
 from barnabas.wire.frames import RequestHeader, encode_request
 from barnabas.wire.messages.offsets import OffsetCommitRequest
+from barnabas.wire.schema import Chunk
+
+if TYPE_CHECKING:
+    from barnabas.broker.broker import Broker
+    from barnabas.broker.connection import Connection
+    from barnabas.broker.router import Later, Route, Router
 
 _PATIENCE = 4
 """How often in a row a commit is learned by heart and not seen again, before that is given up."""
@@ -30,14 +36,44 @@ _NO_NUMBER = bytes(4)
 _NO_OFFSET = bytes(8)
 
 
+@shortcut(ApiKey.OFFSET_COMMIT)
+class RepeatedCommits:
+    """Gives each connection that commits its `KnownCommit`."""
+
+    def __init__(self, broker: "Broker", router: "Router") -> None:
+        self._router = router
+
+    def learn(
+        self,
+        route: "Route",
+        frame: memoryview,
+        header: RequestHeader,
+        request: OffsetCommitRequest,
+        response: Any,
+        known: Attempt | None,
+    ) -> Attempt | None:
+        commit = known if isinstance(known, KnownCommit) else KnownCommit(self._router, route)
+        commit.learn(frame, header, request)
+        return commit
+
+
 class KnownCommit:
     """Mutable: the last commit of a connection, as it was decoded, and its bytes with holes for what changes."""
 
-    __slots__ = ("_bytes", "_header", "_holes", "_parts", "_patience", "_request")
+    __slots__ = ("_bytes", "_header", "_holes", "_parts", "_patience", "_request", "_route", "_router")
 
-    def __init__(self) -> None:
+    def __init__(self, router: "Router", route: "Route") -> None:
+        self._router = router
+        self._route = route
         self._bytes = bytearray()
         self._patience = _PATIENCE
+
+    def answer(self, frame: memoryview, peer: "Connection") -> "list[Chunk] | Later | None":
+        read = self.read(frame)
+        if read is None:
+            return None
+        header, request = read
+        return self._router.carry_out(self._route, request, header, peer)
 
     def read(self, frame: memoryview) -> tuple[RequestHeader, OffsetCommitRequest] | None:
         """The request in a frame, if it is the known one with other offsets. It is good until the next call."""
@@ -64,7 +100,7 @@ class KnownCommit:
         for part, offset in zip(parts, offsets, strict=True):
             part.committed_offset = offset
         holes = [at for at in range(len(empty)) if empty[at] != full[at]][:: len(_NO_OFFSET)]
-        # Whoever writes a number or a tag in a way of his own is not worth the trouble.
+        # A client that writes a number or a tag in a way of its own is left to the decoder.
         self._bytes = empty if _blank(frame, holes) == empty else bytearray()
         self._holes = holes
         self._parts = parts

@@ -1,4 +1,4 @@
-"""A consumer that repeats itself need not have its commits decoded: nobody can tell by what is read from them."""
+"""Commits that repeat are not decoded: what is read from them is what decoding gives."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.broker.known_commits import KnownCommit
+from barnabas.broker.shortcuts.repeated_commit import KnownCommit
 from barnabas.testing import Broker
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.frames import decode_request, read_request_header
@@ -40,9 +40,14 @@ def seen(request: Any, version: int, correlation_id: int = 1) -> memoryview:
     return memoryview(frame_of(request, version, correlation_id))[4:]
 
 
+def unasked() -> KnownCommit:
+    """One that only reads: it carries nothing out."""
+    return KnownCommit(None, None)  # type: ignore[arg-type]
+
+
 def learned(frame: memoryview) -> KnownCommit:
     header = read_request_header(frame)
-    known = KnownCommit()
+    known = unasked()
     known.learn(frame, header, decode_request(header, frame))
     return known
 
@@ -76,25 +81,25 @@ def test_the_request_that_is_learned_keeps_its_offsets() -> None:
     frame = seen(commit(7, 8, 9), 9)
     header = read_request_header(frame)
     request = decode_request(header, frame)
-    KnownCommit().learn(frame, header, request)
+    unasked().learn(frame, header, request)
     assert request == decode_request(header, frame)
 
 
-def test_who_writes_in_a_way_of_his_own_is_decoded_each_time() -> None:
+def test_a_request_written_in_an_own_way_is_decoded_each_time() -> None:
     """A tagged field that nobody knows, at the end of the request, and no count of tags where it was."""
     frame = memoryview(bytes(seen(commit(7), 9))[:-1] + b"\x01\x05\x01x")
     assert learned(frame).read(frame) is None
 
 
-def test_what_is_large_is_not_kept_for_as_long_as_its_connection() -> None:
+def test_a_large_commit_is_not_kept_with_its_connection() -> None:
     request = commit(7)
     request.topics[0].partitions[0].committed_metadata = "x" * 20_000
     frame = seen(request, 9)
     assert learned(frame).read(frame) is None
 
 
-def test_who_never_repeats_himself_is_not_learned_for_ever() -> None:
-    known = KnownCommit()
+def test_requests_that_never_repeat_are_not_learned_for_ever() -> None:
+    known = unasked()
     for number in range(10):
         frame = seen(commit(1, group=f"group {number}"), 9)
         assert known.read(frame) is None

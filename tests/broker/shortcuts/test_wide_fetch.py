@@ -7,55 +7,46 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker import router
 from barnabas.broker.broker import Broker as RunningBroker
-from barnabas.broker.wide_fetch import WideFetches
+from barnabas.broker.shortcuts.wide_fetch import WideFetches
 from barnabas.errors import Code
 from barnabas.testing import Broker
 from barnabas.wire.codec import Malformed, decoder
 from barnabas.wire.decoding import MOST_ELEMENTS
 from barnabas.wire.frames import decode_response, read_request_header
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from tests.broker.shortcuts.both_ways import BothWays
 from tests.broker.speaking import batch, connect, create, produce
 from tests.raw import RawConnection, frame_of
 
 VERSION = 12
 PARTITIONS = 40
 TOPICS = ("many", "more")
-NEVER = 1 << 40
 
 
 @pytest.fixture
-def client() -> Iterator[RawConnection]:
-    with Broker() as broker, connect(broker) as connection:
+def broker() -> Iterator[Broker]:
+    with Broker() as running:
+        yield running
+
+
+@pytest.fixture
+def client(broker: Broker) -> Iterator[RawConnection]:
+    with connect(broker) as connection:
         for topic in TOPICS:
             create(connection, topic, PARTITIONS)
         yield connection
 
 
 @pytest.fixture
-def both_ways(client: RawConnection, monkeypatch: pytest.MonkeyPatch) -> Callable[..., bool]:
+def both_ways(
+    broker: Broker, client: RawConnection, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[bytes], bool]]:
     """Sends the same frame so that it takes the short way, and so that it does not. True where it did take it."""
-    taken: list[bool] = []
-    answer = WideFetches.answer
-
-    def watched(self: WideFetches, *request: object) -> object:
-        found = answer(self, *request)  # type: ignore[arg-type]
-        taken.append(found is not None)
-        return found
-
-    monkeypatch.setattr(WideFetches, "answer", watched)
-
-    def send(frame: bytes) -> bool:
-        answers = []
-        for wide in (0, NEVER):
-            monkeypatch.setattr(router, "WIDE", wide)
-            client.send(frame)
-            answers.append(client.receive())
-        assert answers[0] == answers[1]
-        return taken.pop()
-
-    return send
+    ways = BothWays(broker, WideFetches, monkeypatch)
+    ways.learn(frame_of(request(lambda topic, index: 0), VERSION))
+    yield ways.same
+    ways.close()
 
 
 def request(offsets: Callable[[str, int], int], **limits: Any) -> FetchRequest:
@@ -86,8 +77,7 @@ def test_answers_are_the_same(client: RawConnection, both_ways: Callable[[bytes]
         assert both_ways(frame_of(asked, VERSION, correlation_id=turn))
 
 
-def test_records_are_in_the_answer(client: RawConnection, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(router, "WIDE", 0)
+def test_records_are_in_the_answer(client: RawConnection) -> None:
     produce(client, "more", batch(b"hello"), 7)
     for _ in range(2):
         client.send(frame_of(request(lambda topic, index: 0), VERSION, correlation_id=5))
@@ -132,7 +122,8 @@ def test_no_more_elements_are_answered_than_are_decoded(topics: int) -> None:
     varint = bytes((count & 0x7F | 0x80, count >> 7 & 0x7F | 0x80, count >> 14))
     many = memoryview(start + varint + one * topics + bytes(frame[-3:]))
     with Broker() as broker:
-        found = WideFetches(running(broker)).answer(many, header)
+        inside = running(broker)
+        found = WideFetches(inside, inside.server._router).answer(many, None)  # type: ignore[arg-type]
     assert (found is not None) == (topics < MOST_ELEMENTS)
     if found is None:
         with pytest.raises(Malformed, match="more than"):
