@@ -52,7 +52,8 @@ class TopicConfig:
 
     cleanup_policy: frozenset[str] = _setting(
         frozenset({"delete"}),
-        "What happens to old records: delete drops old segments, compact keeps the newest value of each key.",
+        "What happens to old records: delete drops old segments, compact keeps the newest value of each key; "
+        "empty keeps everything.",
         among=("delete", "compact"),
         synonyms=("log.cleanup.policy",),
     )
@@ -410,7 +411,7 @@ def topic_config(defaults: TopicConfig, overrides: Mapping[str, str]) -> TopicCo
     values: dict[str, Any] = {}
     for name, text in overrides.items():
         if name not in known:
-            raise ConfigError(f"There is no topic setting {name!r}.")
+            raise ConfigError(f"The topic setting {name!r} does not exist.")
         values[name.replace(".", "_")] = known[name].parse(text)
     return replace(defaults, **values) if values else defaults
 

@@ -65,9 +65,12 @@ class Setting:
                 return self._parse_number(text)
             case Kind.LIST:
                 items = tuple(item.strip() for item in text.split(",") if item.strip())
-                if self.among and (not items or not set(items) <= set(self.among)):
-                    raise self._refuse(text, "one or more of " + ", ".join(self.among))
-                return frozenset(items) if isinstance(self.default, frozenset) else items
+                # A set may be empty: a topic whose records are neither deleted nor compacted.
+                is_set = isinstance(self.default, frozenset)
+                if self.among and (not (items or is_set) or not set(items) <= set(self.among)):
+                    amount = "any or none" if is_set else "one or more"
+                    raise self._refuse(text, f"{amount} of {', '.join(self.among)}")
+                return frozenset(items) if is_set else items
             case Kind.STRING:
                 if self.among and text not in self.among:
                     raise self._refuse(text, "one of " + ", ".join(self.among))
@@ -90,7 +93,7 @@ class Setting:
         return number
 
     def _refuse(self, text: str, wanted: str) -> ConfigError:
-        return ConfigError(f"{self.name} cannot be {text!r}: it must be {wanted}.")
+        return ConfigError(f"{self.name} has an invalid value, {text!r}: it must be {wanted}.")
 
 
 def render(value: Value) -> str:

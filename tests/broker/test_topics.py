@@ -1,6 +1,7 @@
 """Topics and their settings over the wire: created, described, changed and deleted as with Kafka."""
 
 import uuid
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from barnabas.cluster.configs import Operation, Source
 from barnabas.errors import Code
 from barnabas.setting import Kind
 from barnabas.testing import Broker
+from barnabas.wire.batch import Record, encode_batch
 from barnabas.wire.messages.cluster import DescribeClusterRequest
 from barnabas.wire.messages.configs import (
     AlterableConfig,
@@ -38,6 +40,7 @@ from barnabas.wire.messages.topics import (
     DeleteTopicState,
 )
 from tests.broker.speaking import batch, connect, create, fetch, produce
+from tests.deadline import eventually
 from tests.raw import RawConnection
 
 TOPIC, BROKER = 2, 4
@@ -300,6 +303,28 @@ def test_settings_are_set_taken_back_and_lists_grown(connection: RawConnection, 
     assert connection.ask(AlterConfigsRequest([asked]), 2).responses[0].error_code == 0
     rows = described(connection, topic)
     assert (rows["flush.ms"].value, rows["cleanup.policy"].value) == ("9", "delete")
+
+
+def test_a_cleanup_policy_may_be_empty_and_then_everything_is_kept(tmp_path: Path) -> None:
+    settings = {"log.retention.check.interval.ms": "20", "log.cleaner.backoff.ms": "20"}
+    with Broker(settings, data=tmp_path) as broker, connect(broker) as connection:
+        for name in ("kept", "deleted"):
+            create(connection, name, cleanup_policy="delete", retention_ms="1", segment_bytes="200")
+        # The records are of 1970: with a policy they would all be gone at the next look.
+        assert not alter(
+            connection, TOPIC, "kept", ("cleanup.policy", Operation.SUBTRACT, "delete")
+        ).error_code
+        assert described(connection, "kept")["cleanup.policy"].value == ""
+        for _ in range(5):
+            for name in ("kept", "deleted"):
+                produce(connection, name, encode_batch([Record(0, 1, b"key", b"v" * 100)]))
+        eventually(lambda: fetch(connection, "deleted", {0: 5})[0].log_start_offset > 0, "retention to run")
+        assert fetch(connection, "kept", {0: 0})[0].log_start_offset == 0
+        assert not alter(connection, TOPIC, "kept", ("cleanup.policy", Operation.SET, "")).error_code
+        assert not alter(
+            connection, TOPIC, "kept", ("cleanup.policy", Operation.APPEND, "compact")
+        ).error_code
+        assert described(connection, "kept")["cleanup.policy"].value == "compact"
 
 
 def test_a_brokers_settings_reach_its_topics_and_last(tmp_path: str) -> None:

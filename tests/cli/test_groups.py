@@ -153,7 +153,7 @@ def test_groups_are_listed_and_deleted(barnabas: Run, filled: str, group: str) -
     assert barnabas("group", "delete", group) == (0, f"Deleted group {group}.\n", "")
     assert group not in barnabas("group", "list").out.split()
     absent = barnabas("group", "delete", group)
-    assert (absent.code, absent.err) == (1, f"barnabas: Group '{group}': There is no such group.\n")
+    assert (absent.code, absent.err) == (1, f"barnabas: Group '{group}': The group does not exist.\n")
     assert barnabas("group", "delete", group, "--if-exists") == (0, "", "")
     assert barnabas("group", "describe", group).code == 1
 

@@ -382,7 +382,7 @@ def test_a_topic_that_there_is_not_is_logged_once_while_others_are_read(
         with pytest.raises(Refused, match=absent):
             poll(consumer, 101, max_records=1)  # after the last record at the latest
     assert [record.getMessage() for record in caplog.records] == [
-        f"Topic {absent!r}: There is no such topic or partition here. It is subscribed to, and waited for."
+        f"Topic {absent!r}: This topic or partition does not exist here. It is subscribed to, and waited for."
     ]
 
 
@@ -392,6 +392,6 @@ def test_a_commit_of_what_there_is_not_names_it(
     consumer = new_consumer(group_id=f"g-{numbers.topic}")
     consumer.assign([numbers])
     with pytest.raises(
-        Refused, match=f"the commit of {numbers.topic}-7: There is no such topic or partition"
+        Refused, match=f"the commit of {numbers.topic}-7: This topic or partition does not exist"
     ):
         consumer.commit({TopicPartition(numbers.topic, 7): 1})

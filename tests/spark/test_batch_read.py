@@ -95,7 +95,7 @@ def test_a_wrong_option_is_one_sentence(topic: Topic, load: Load) -> None:
 
 
 def test_no_topic_and_no_broker_are_one_sentence_each(spark: Any, load: Load) -> None:
-    with pytest.raises(Exception, match="Topic 'nowhere': There is no such topic"):
+    with pytest.raises(Exception, match="Topic 'nowhere': This topic or partition does not exist"):
         load("nowhere").count()
     begun = time.monotonic()
     reader = spark.read.format("barnabas").option("kafka.bootstrap.servers", "127.0.0.1:1")

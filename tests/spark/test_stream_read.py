@@ -214,7 +214,7 @@ def test_a_checkpoint_of_sparks_kafka_source_is_gone_on_from(
 def test_a_stream_without_topic_or_broker_is_one_sentence(
     spark: Any, broker: Broker, stream: Stream, tmp_path: Path
 ) -> None:
-    with pytest.raises(Exception, match="Topic 'nowhere': There is no such topic"):
+    with pytest.raises(Exception, match="Topic 'nowhere': This topic or partition does not exist"):
         stream.run("nowhere")
     source = spark.readStream.format("barnabas").option("kafka.bootstrap.servers", "127.0.0.1:1")
     sink = source.option("subscribe", "orders").load().writeStream.format("noop")

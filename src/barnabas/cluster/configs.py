@@ -126,11 +126,11 @@ def altered(
     for wish in wishes:
         setting = known.get(wish.name)
         if setting is None:
-            raise Refused(Code.INVALID_CONFIG, f"There is no setting {wish.name!r}.")
+            raise Refused(Code.INVALID_CONFIG, f"The setting {wish.name!r} does not exist.")
         if wish.operation == Operation.DELETE:
             result.pop(wish.name, None)
         elif wish.value is None:
-            raise Refused(Code.INVALID_CONFIG, f"{wish.name} was given no value.")
+            raise Refused(Code.INVALID_CONFIG, f"{wish.name} has an invalid value: none.")
         elif wish.operation == Operation.SET:
             result[wish.name] = wish.value
         else:
@@ -143,7 +143,7 @@ def checked_broker_configs(configs: Mapping[str, str]) -> dict[str, str]:
     known = broker_settings()
     for name, text in configs.items():
         if name not in known:
-            raise Refused(Code.INVALID_CONFIG, f"There is no broker setting {name!r}.")
+            raise Refused(Code.INVALID_CONFIG, f"The broker setting {name!r} does not exist.")
         if not known[name].dynamic:
             raise Refused(
                 Code.INVALID_REQUEST, f"{name} cannot be changed while the broker runs: restart it."
@@ -167,7 +167,8 @@ def _scaled(text: str, scale: int) -> str:
 def _list_changed(setting: Setting, current: Mapping[str, str], operation: int, value: str) -> str:
     if setting.kind is not Kind.LIST:
         raise Refused(
-            Code.INVALID_CONFIG, f"{setting.name} is not a list: nothing can be added or taken away."
+            Code.INVALID_CONFIG,
+            f"The operation is invalid: {setting.name} is not a list, and takes no more and no less.",
         )
     before = current.get(setting.name, render(setting.default or ()))
     items = [item for item in before.split(",") if item]
@@ -177,5 +178,5 @@ def _list_changed(setting: Setting, current: Mapping[str, str], operation: int, 
     elif operation == Operation.SUBTRACT:
         items = [item for item in items if item not in named]
     else:
-        raise Refused(Code.INVALID_REQUEST, f"There is no operation {operation} on a setting.")
+        raise Refused(Code.INVALID_REQUEST, f"The operation {operation} on a setting does not exist.")
     return ",".join(items)

@@ -46,18 +46,18 @@ class WantedTopic:
 def check_name(name: str) -> None:
     """Refuse what Kafka refuses; a name is a folder's name too, so nothing else may slip through."""
     if not name:
-        raise Refused(Code.INVALID_TOPIC_EXCEPTION, "A topic's name cannot be empty.")
+        raise Refused(Code.INVALID_TOPIC_EXCEPTION, "A topic name cannot be empty: that is invalid.")
     if name in (".", ".."):
-        raise Refused(Code.INVALID_TOPIC_EXCEPTION, "A topic's name cannot be '.' or '..'.")
+        raise Refused(Code.INVALID_TOPIC_EXCEPTION, f"The topic name {name!r} is invalid: it means a folder.")
     if len(name) > MAX_NAME_LENGTH:
         raise Refused(
             Code.INVALID_TOPIC_EXCEPTION,
-            f"A topic's name can have {MAX_NAME_LENGTH} characters at most; this one has {len(name)}.",
+            f"A topic name of {len(name)} characters is invalid: it can have {MAX_NAME_LENGTH} at most.",
         )
     if not _LEGAL_NAME.fullmatch(name):
         raise Refused(
             Code.INVALID_TOPIC_EXCEPTION,
-            f"The topic name {name[:60]!r} has other characters than letters, digits, '.', '_' and '-'.",
+            f"The topic name {name[:60]!r} is invalid: it has other characters than letters, digits, '.', '_' and '-'.",
         )
 
 
@@ -65,7 +65,7 @@ def create_topic(image: ClusterImage, wanted: WantedTopic, defaults: BrokerConfi
     """The changes that make a topic."""
     check_name(wanted.name)
     if wanted.name in image.topics:
-        raise Refused(Code.TOPIC_ALREADY_EXISTS, f"Topic {wanted.name!r} exists already.")
+        raise Refused(Code.TOPIC_ALREADY_EXISTS, f"Topic {wanted.name!r} already exists.")
     _check_collision(image, wanted.name)
     configs = checked_configs(wanted.configs, defaults)
     partitions = _assigned(image, wanted) if wanted.assignment else _spread(image, wanted, defaults)
@@ -90,19 +90,23 @@ def add_partitions(
         raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
     present = len(topic.partitions)
     if count == present:
-        raise Refused(Code.INVALID_PARTITIONS, f"Topic {name!r} has {counted(present, 'partition')} already.")
+        raise Refused(
+            Code.INVALID_PARTITIONS,
+            f"Topic {name!r} already has {counted(present, 'partition')}: the number is invalid.",
+        )
     if count < present:
         raise Refused(
             Code.INVALID_PARTITIONS,
-            f"Topic {name!r} has {counted(present, 'partition')}; they can become more, not fewer "
-            f"(asked for: {count}).",
+            f"{count} is an invalid number of partitions: topic {name!r} has {present}, which can become more, "
+            "not fewer.",
         )
     _check_count(count - present)
     if assignments is not None:
         if len(assignments) != count - present:
             raise Refused(
                 Code.INVALID_REPLICA_ASSIGNMENT,
-                f"{counted(count - present, 'partition')} to be added, but replicas are given for {len(assignments)}.",
+                f"The replica assignment is invalid: {counted(count - present, 'partition')} to be added, "
+                f"replicas given for {len(assignments)}.",
             )
         added = tuple(_partition(image, replicas) for replicas in assignments)
     else:
@@ -125,7 +129,7 @@ def checked_configs(configs: Mapping[str, str | None], defaults: BrokerConfig) -
     checked: dict[str, str] = {}
     for name, value in configs.items():
         if value is None:
-            raise Refused(Code.INVALID_CONFIG, f"{name} was given no value.")
+            raise Refused(Code.INVALID_CONFIG, f"{name} has an invalid value: none.")
         checked[name] = value
     try:
         topic_config(defaults.topic_defaults, checked)
@@ -141,7 +145,7 @@ def _check_collision(image: ClusterImage, name: str) -> None:
         if other.replace(".", "_") == folded:
             raise Refused(
                 Code.INVALID_TOPIC_EXCEPTION,
-                f"Topic {name!r} collides with {other!r}: '.' and '_' count as the same in names.",
+                f"The topic name {name!r} is invalid: {other!r} already exists, and '.' and '_' count as the same.",
             )
 
 
@@ -149,11 +153,12 @@ def _assigned(image: ClusterImage, wanted: WantedTopic) -> tuple[PartitionImage,
     if wanted.partitions != -1 or wanted.replication_factor != -1:
         raise Refused(
             Code.INVALID_REQUEST,
-            "Give either an assignment or a number of partitions and replicas, not both.",
+            "The request is invalid: give an assignment, or a number of partitions and a replication factor, not both.",
         )
     if sorted(wanted.assignment) != list(range(len(wanted.assignment))):
         raise Refused(
-            Code.INVALID_REPLICA_ASSIGNMENT, "The assigned partitions must be numbered from 0 without a gap."
+            Code.INVALID_REPLICA_ASSIGNMENT,
+            "The replica assignment is invalid: its partitions must be numbered from 0 without a gap.",
         )
     return tuple(_partition(image, wanted.assignment[index]) for index in range(len(wanted.assignment)))
 
@@ -164,14 +169,21 @@ def _spread(image: ClusterImage, wanted: WantedTopic, defaults: BrokerConfig) ->
         defaults.default_replication_factor if wanted.replication_factor == -1 else wanted.replication_factor
     )
     if count < 1:
-        raise Refused(Code.INVALID_PARTITIONS, f"A topic needs at least one partition, not {count}.")
+        raise Refused(
+            Code.INVALID_PARTITIONS,
+            f"{count} is an invalid number of partitions: a topic needs at least one.",
+        )
     _check_count(count)
     if factor < 1:
-        raise Refused(Code.INVALID_REPLICATION_FACTOR, f"A topic needs at least one replica, not {factor}.")
+        raise Refused(
+            Code.INVALID_REPLICATION_FACTOR,
+            f"A replication factor of {factor} is invalid: a topic needs one replica at least.",
+        )
     if factor > len(image.brokers):
         raise Refused(
             Code.INVALID_REPLICATION_FACTOR,
-            f"{factor} replicas need as many brokers; {len(image.brokers)} are alive.",
+            f"A replication factor of {factor} is invalid here: it needs as many brokers, "
+            f"and {len(image.brokers)} are alive.",
         )
     return tuple(_partition(image, _replicas(image, index, factor)) for index in range(count))
 
@@ -192,10 +204,14 @@ def _replicas(image: ClusterImage, index: int, factor: int) -> list[int]:
 def _partition(image: ClusterImage, replicas: Sequence[int]) -> PartitionImage:
     if not replicas or len(set(replicas)) != len(replicas):
         raise Refused(
-            Code.INVALID_REPLICA_ASSIGNMENT, "A partition's replicas must be one or more different brokers."
+            Code.INVALID_REPLICA_ASSIGNMENT,
+            "The replica assignment is invalid: a partition's replicas are one or more different brokers.",
         )
     strangers = [replica for replica in replicas if replica not in image.brokers]
     if strangers:
-        raise Refused(Code.INVALID_REPLICA_ASSIGNMENT, f"There is no broker {strangers[0]} in this cluster.")
+        raise Refused(
+            Code.INVALID_REPLICA_ASSIGNMENT,
+            f"The replica assignment is invalid: broker {strangers[0]} does not exist.",
+        )
     ids = tuple(BrokerId(replica) for replica in replicas)
     return PartitionImage(replicas=ids, isr=ids, leader=ids[0])

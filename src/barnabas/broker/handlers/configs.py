@@ -85,7 +85,10 @@ def _rows(broker: "Broker", wanted: DescribeConfigsResource) -> Sequence[Row]:
             _check_broker(broker, wanted.resource_name)
             return list(broker.levels(image).broker())
         case kind:
-            raise Refused(Code.INVALID_REQUEST, f"Settings of resource type {kind} are not supported.")
+            raise Refused(
+                Code.INVALID_REQUEST,
+                f"The request is invalid: resources of type {kind} have no settings here.",
+            )
 
 
 def _described(row: Row, synonyms: bool, docs: bool) -> DescribeConfigsResourceResult:
@@ -153,11 +156,14 @@ async def _alter(
 def _check_once(wish: Wish, times: int) -> None:
     """Of two wishes for one thing nobody can tell which is meant."""
     if times > 1:
-        raise Refused(Code.INVALID_REQUEST, f"{wish.name!r} is named {times} times in one request.")
+        raise Refused(
+            Code.INVALID_REQUEST, f"The request is invalid: {wish.name!r} is named {times} times in it."
+        )
     for name, count in Counter(alteration.name for alteration in wish.alterations).items():
         if count > 1:
             raise Refused(
-                Code.INVALID_REQUEST, f"{name} is given {count} times for {wish.name!r} in one request."
+                Code.INVALID_REQUEST,
+                f"The request is invalid: {name} is given {count} times for {wish.name!r}.",
             )
 
 
@@ -184,9 +190,14 @@ def _decided(broker: "Broker", image: ClusterImage, wish: Wish) -> list[Change]:
             configs = altered(current, wish.alterations, broker_settings())
             return [BrokersConfigured(wish.name, checked_broker_configs(configs))]
         case kind:
-            raise Refused(Code.INVALID_REQUEST, f"Settings of resource type {kind} are not supported.")
+            raise Refused(
+                Code.INVALID_REQUEST,
+                f"The request is invalid: resources of type {kind} have no settings here.",
+            )
 
 
 def _check_broker(broker: "Broker", name: str) -> None:
     if name != str(broker.id):
-        raise Refused(Code.INVALID_REQUEST, f"This is broker {broker.id}, not {name!r}.")
+        raise Refused(
+            Code.INVALID_REQUEST, f"The request is invalid: this is broker {broker.id}, not {name!r}."
+        )

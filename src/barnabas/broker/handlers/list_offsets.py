@@ -57,6 +57,6 @@ def _find(partition: Partition, timestamp: int, committed: bool) -> tuple[Millis
         case -5:  # the latest in tiered storage
             return nothing
         case _ if timestamp < 0:
-            raise Refused(Code.INVALID_REQUEST, f"{timestamp} is no timestamp.")
+            raise Refused(Code.INVALID_REQUEST, f"The timestamp {timestamp} is invalid.")
         case _:
             return partition.log.find_timestamp(Millis(timestamp), below) or nothing

@@ -60,7 +60,9 @@ async def create_topics(
 
 def _check_once(name: str, times: int) -> None:
     if times > 1:
-        raise Refused(Code.INVALID_REQUEST, f"Topic {name!r} is named {times} times in one request.")
+        raise Refused(
+            Code.INVALID_REQUEST, f"The request is invalid: topic {name!r} is named {times} times in it."
+        )
 
 
 async def _change(broker: "Broker", decide: Decision, timeout_ms: int) -> None:
@@ -79,7 +81,10 @@ async def _create(
 ) -> CreatableTopicResult:
     indexes = [assignment.partition_index for assignment in topic.assignments]
     if len(set(indexes)) != len(indexes):
-        raise Refused(Code.INVALID_REPLICA_ASSIGNMENT, "A partition is assigned twice.")
+        raise Refused(
+            Code.INVALID_REPLICA_ASSIGNMENT,
+            "The replica assignment is invalid: a partition is assigned twice.",
+        )
     wanted = WantedTopic(
         topic.name,
         uuid.uuid4(),
@@ -138,7 +143,9 @@ def _name_and_id(image: ClusterImage, state: DeleteTopicState) -> tuple[str | No
 async def _delete(broker: "Broker", state: DeleteTopicState, timeout_ms: int) -> DeletableTopicResult:
     name, topic_id = state.name, state.topic_id
     if (name is None) == (topic_id == NO_ID):
-        raise Refused(Code.INVALID_REQUEST, "Name the topic to delete either by its name or by its id.")
+        raise Refused(
+            Code.INVALID_REQUEST, "The request is invalid: a topic is named either by its name or by its id."
+        )
     if name is None:
         found = broker.metadata.image.topic_by_id(topic_id)
         if found is None:
