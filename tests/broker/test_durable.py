@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.broker import router
+from barnabas.broker.shortcuts import wide_fetch
+from barnabas.broker.shortcuts.repeated_fetch import RepeatedFetches
 from barnabas.errors import Code
 from barnabas.testing import Broker
 from barnabas.wire.frames import decode_response
@@ -78,11 +79,14 @@ def produced(connection: RawConnection) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("acks", [0, 1, -1])
-@pytest.mark.parametrize("wide", [0, 1 << 30])
+@pytest.mark.parametrize("way", ["general", "repeated", "wide"])
 def test_what_is_not_on_the_disk_is_not_seen(
-    gate: Gate, monkeypatch: pytest.MonkeyPatch, acks: int, wide: int
+    gate: Gate, monkeypatch: pytest.MonkeyPatch, acks: int, way: str
 ) -> None:
-    monkeypatch.setattr(router, "WIDE", wide)
+    if way != "repeated":
+        monkeypatch.setattr(RepeatedFetches, "learn", lambda *_: None)
+    if way == "wide":
+        monkeypatch.setattr(wide_fetch, "WIDE", 0)
     with (
         Broker() as broker,
         connect(broker) as producer,
@@ -91,6 +95,10 @@ def test_what_is_not_on_the_disk_is_not_seen(
     ):
         create(reader, "t", flush_messages="1")
         assert produce(reader, "t", batch(b"before")).base_offset == 0
+        # The first fetch of a connection takes the general way, whatever the others may take.
+        for each in (reader, waiting):
+            each.send(frame_of(fetch_request("t", {0: 0}, max_wait_ms=30_000), 12))
+            assert b"before" in each.receive()
         waiting.send(frame_of(fetch_request("t", {0: 1}, max_wait_ms=30_000), 12))
         gate.free.clear()
         while not gate.begun.empty():
