@@ -4,6 +4,7 @@ Reached through `errors`, which loads this when it is needed. The base says whet
 """
 
 from barnabas.errors import Code, KafkaError, Retriable, Stale
+from barnabas.types import TopicPartition
 
 __all__ = [
     "BrokerIdNotRegistered",
@@ -67,6 +68,7 @@ __all__ = [
     "LeaderNotAvailable",
     "ListenerNotFound",
     "LogDirNotFound",
+    "LogTruncated",
     "MemberIdRequired",
     "MessageTooLarge",
     "MismatchedEndpointType",
@@ -253,3 +255,17 @@ class InvalidRegistration(KafkaError, code=Code.INVALID_REGISTRATION): ...
 class TransactionAbortable(KafkaError, code=Code.TRANSACTION_ABORTABLE): ...
 class InvalidRegularExpression(KafkaError, code=Code.INVALID_REGULAR_EXPRESSION): ...
 # fmt: on
+
+
+class LogTruncated(OffsetOutOfRange):
+    """Records that were read are not in the log any more: it has lost a tail, and others may have their offsets.
+
+    `offset` is the next one that was to be read, `divergent` the first that is not what was read; None where the log
+    knows nothing of what was read. To go on, seek.
+    """
+
+    def __init__(self, message: str, partition: TopicPartition, offset: int, divergent: int | None) -> None:
+        super().__init__(message)
+        self.partition = partition
+        self.offset = offset
+        self.divergent = divergent

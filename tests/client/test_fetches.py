@@ -5,8 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from barnabas.client.fetches import COMMITTED, Chunk, Fetch, Fetches, Leader
+from barnabas.client.fetches import COMMITTED, Fetch, Fetches
 from barnabas.client.offsets import EARLIEST, LATEST, OffsetAt
+from barnabas.client.reading import Chunk, Leader, Position
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.types import BrokerId, Millis, Offset, TopicPartition
 from barnabas.wire.batch import Record, encode_batch
@@ -221,7 +222,7 @@ def test_a_partition_begins_where_its_group_has_got_to_or_where_the_reset_says()
     lookup = fetches.look_up(0.0)
     assert [each.reading.partition for each in lookup.committed] == [ZERO, ONE]
     assert fetches.look_up(0.0) == ([], []), "it is asked for once"
-    fetches.found_committed(lookup.committed, {ZERO: 42})
+    fetches.found_committed(lookup.committed, {ZERO: Position(42)})
     assert fetches.positions() == {ZERO: 42}
     (row,) = fetches.look_up(0.0).by_time
     assert (row[0].reading.partition, row[1]) == (ONE, LATEST)
@@ -245,7 +246,7 @@ def test_a_seek_settles_what_was_being_looked_up() -> None:
     fetches.add([ZERO], COMMITTED)
     lookup = fetches.look_up(0.0)
     fetches.seek(ZERO, 7)
-    fetches.found_committed(lookup.committed, {ZERO: 42})
+    fetches.found_committed(lookup.committed, {ZERO: Position(42)})
     assert fetches.positions() == {ZERO: 7}
 
 

@@ -15,9 +15,10 @@ from barnabas.client.groups import commit_request, committed_in, committed_reque
 from barnabas.client.member import Member
 from barnabas.client.network import Network
 from barnabas.client.offset_lookup import missing
+from barnabas.client.reading import Position
 from barnabas.client.turn import Turn
 from barnabas.errors import Code, Refused
-from barnabas.types import Offset, TopicPartition
+from barnabas.types import TopicPartition
 from barnabas.wire.messages.offsets import OffsetCommitRequest, OffsetCommitResponse, OffsetFetchResponse
 
 _WORTH_WAITING = RETRIABLE - {Code.UNKNOWN_TOPIC_OR_PARTITION} | {
@@ -30,11 +31,11 @@ Done = Callable[[Refused | None], None]
 
 
 class Commit:
-    """Offsets of next records on their way to the group."""
+    """Offsets of next records, with the epochs before them, on their way to the group."""
 
     __slots__ = ("deadline", "done", "offsets")
 
-    def __init__(self, offsets: Mapping[TopicPartition, int], deadline: float, done: Done) -> None:
+    def __init__(self, offsets: Mapping[TopicPartition, Position], deadline: float, done: Done) -> None:
         self.offsets = dict(offsets)
         self.deadline = deadline
         self.done = done
@@ -46,14 +47,14 @@ class Commits:
     def __init__(self, network: Network, coordinator: CoordinatorLink, turn: Turn) -> None:
         self.member: Member | None = None
         """In whose name; None for a consumer that assigns its partitions itself."""
-        self.settled: dict[TopicPartition, int] = {}
+        self.settled: dict[TopicPartition, Position] = {}
         """What the group has taken from us; guarded by `turn`."""
         self._network = network
         self._coordinator = coordinator
         self._turn = turn
         self._queue: deque[Commit] = deque()
 
-    def add(self, offsets: Mapping[TopicPartition, int], timeout: float, done: Done) -> None:
+    def add(self, offsets: Mapping[TopicPartition, Position], timeout: float, done: Done) -> None:
         """Any thread: commit these; `done` hears, in the network's thread, what came of it."""
         commit = Commit(offsets, time.monotonic() + timeout, done)
         self._network.post(lambda: self._enqueue(commit))
@@ -61,7 +62,7 @@ class Commits:
     def ask_committed(
         self,
         partitions: list[TopicPartition],
-        done: Callable[[dict[TopicPartition, Offset] | Refused], None],
+        done: Callable[[dict[TopicPartition, Position] | Refused], None],
     ) -> None:
         """What the group has committed of these; where nothing is committed nothing is said."""
         group = self._coordinator.group
@@ -77,11 +78,13 @@ class Commits:
         self._coordinator.ask(committed_request(group, partitions), OffsetFetchResponse, told)
 
     def ask_where_to_begin(
-        self, partitions: list[TopicPartition], done: Callable[[dict[TopicPartition, Offset] | Refused], None]
+        self,
+        partitions: list[TopicPartition],
+        done: Callable[[dict[TopicPartition, Position] | Refused], None],
     ) -> None:
         """What the group has committed of partitions that are to be read from there: so much is settled."""
 
-        def told(found: dict[TopicPartition, Offset] | Refused) -> None:
+        def told(found: dict[TopicPartition, Position] | Refused) -> None:
             if not isinstance(found, Refused):
                 with self._turn:
                     self.settled.update(found)

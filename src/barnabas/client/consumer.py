@@ -10,6 +10,7 @@ follows it, or by `commit` and `close`.
             print(record.topic, record.partition, record.offset, record.key, record.value)
 """
 
+import logging
 import re
 import threading
 import time
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 __all__ = ["Consumer", "ConsumerRecord", "RebalanceListener", "Woken"]
 
 T = TypeVar("T")
+
+_logger = logging.getLogger("barnabas.client")
 
 _RESETS = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 _ISOLATION = {"read_uncommitted": False, "read_committed": True}
@@ -236,7 +239,8 @@ class Consumer(Unique):
             self._part.commit_given(time.monotonic() + self._api_timeout)
             with self._turn:
                 self._fetches.drop(self._fetches.partitions)
-                self._fetches.add(wanted, self._part.start)
+                # What a mapping says, the seek below does: nothing is to be looked for.
+                self._fetches.add(wanted, LATEST if isinstance(partitions, Mapping) else self._part.start)
                 if isinstance(partitions, Mapping):
                     for partition in wanted:
                         self._fetches.seek(partition, partitions[partition])
@@ -403,7 +407,7 @@ class Consumer(Unique):
         found = self._questions.retry(
             lambda: self._network.wait_for(ask, self._api_timeout, "Asking the group")
         )
-        return {partition: Offset(offset) for partition, offset in found.items()}
+        return {partition: Offset(at.offset) for partition, at in found.items()}
 
     # For `async_consumer`, which waits in its own way
 
@@ -450,6 +454,8 @@ class Consumer(Unique):
                         if self._is_woken:
                             self._is_woken = False
                             raise Woken("Another thread has woken this consumer.")
+                        if self._fetches.truncations:
+                            self._settle_truncations()
                         if self._hand_out.is_ready:
                             return True
                         self._raise_what_came()
@@ -461,6 +467,11 @@ class Consumer(Unique):
                         self._turn.wait(min(left, _LONGEST_WAIT_S))
             finally:
                 self._part.works()
+
+    def _settle_truncations(self) -> None:
+        for warning in self._fetches.settle():
+            _logger.warning("%s", warning)
+        self._part.fetcher.wake()
 
     def _raise_what_came(self) -> None:
         if self._fetches.failures:

@@ -14,7 +14,7 @@ from json import loads
 from typing import Any, NamedTuple
 
 from barnabas.client.aborted import AbortedTransactions
-from barnabas.client.fetches import Chunk
+from barnabas.client.reading import Chunk
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.types import Buffer, TopicPartition
 from barnabas.wire.batch import DECODED_LIMIT, MAGIC, RECORDS_AT, BatchHeader, crc_of, headers

@@ -5,7 +5,8 @@ Raised all over `client`; caught by its retries and, at the top, by the command 
 
 from collections.abc import Sequence
 
-from barnabas.errors import Code, NetworkException, Refused, RequestTimedOut, Stale
+from barnabas.errors import Code, LogTruncated, NetworkException, Refused, RequestTimedOut, Stale
+from barnabas.types import TopicPartition
 
 
 class Unreachable(NetworkException):
@@ -25,6 +26,29 @@ class Closed(Unreachable):
 
     def __init__(self) -> None:
         super().__init__("The client is closed.")
+
+
+def truncated(
+    partition: TopicPartition, offset: int, divergent: int | None, advice: str | None = None
+) -> LogTruncated:
+    """What a reader is told that has to choose where to go on."""
+    if advice is None:
+        where = "" if divergent is None else f", to offset {divergent} for what is there now"
+        advice = f"auto.offset.reset is none: seek first{where}."
+    text = f"Partition {partition}: {rewritten(offset, divergent)}; {advice}"
+    return LogTruncated(text, partition, offset, divergent)
+
+
+def rewritten(offset: int, divergent: int | None) -> str:
+    """What has become of records that were read up to before an offset."""
+    if divergent is None:
+        return (
+            f"the log knows nothing of the records that were read before offset {offset}, it was written anew"
+        )
+    which = (
+        f"offset {divergent} was" if offset == divergent + 1 else f"offsets {divergent} to {offset - 1} were"
+    )
+    return f"the log has lost its tail, and the records that were read at {which} rewritten or are gone"
 
 
 STALE = frozenset(code for code in Code if code and issubclass(code.kind, Stale))

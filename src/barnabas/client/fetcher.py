@@ -8,17 +8,19 @@ import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from barnabas.client.fetches import NEVER, Asked, Fetch, Fetches, Leader, Lookup
+from barnabas.client.epoch_lookup import ask_epoch_ends
+from barnabas.client.fetches import NEVER, Asked, Check, Fetch, Fetches, Lookup
 from barnabas.client.network import Network
 from barnabas.client.offset_lookup import Found, ask_offsets, missing
+from barnabas.client.reading import EpochEnd, Leader, Position
 from barnabas.client.timer import Timer
 from barnabas.client.turn import Turn
 from barnabas.errors import Code, Refused
-from barnabas.types import Offset, TopicPartition
+from barnabas.types import TopicPartition
 from barnabas.wire.messages.fetch import FetchResponse
 
 AskCommitted = Callable[
-    [list[TopicPartition], Callable[[dict[TopicPartition, Offset] | Refused], None]], None
+    [list[TopicPartition], Callable[[dict[TopicPartition, Position] | Refused], None]], None
 ]
 
 
@@ -27,6 +29,7 @@ class Due(NamedTuple):
 
     lookup: Lookup
     fetches: list[Fetch]
+    checks: list[Check]
     retry_in: float
 
 
@@ -67,13 +70,15 @@ class Fetcher:
         fetches = self._fetches
         self._network.metadata.want({each.topic for each in fetches.partitions})
         lookup, plans = fetches.look_up(now), fetches.plan(now, self._leader_of)
-        return Due(lookup, plans, fetches.retry_at(now) - now)
+        return Due(lookup, plans, fetches.checks(), fetches.retry_at(now) - now)
 
     def _carry_out(self, due: Due) -> None:
         if due.lookup.committed:
             self._look_up_committed(due.lookup.committed)
         if due.lookup.by_time:
             self._look_up_by_time(due.lookup.by_time)
+        if due.checks:
+            ask_epoch_ends(self._network, due.checks, self._checked)
         for fetch in due.fetches:
             self._send(fetch)
         if self._timer is not None:
@@ -116,8 +121,17 @@ class Fetcher:
         wait = fetch.request.max_wait_ms / 1000
         self._network.ask(fetch.node, fetch.request, FetchResponse, told, wait=wait, lane=fetch.lane)
 
+    def _checked(self, found: list[tuple[Check, EpochEnd | Refused]]) -> None:
+        now = time.monotonic()
+        with self._turn:
+            stale = [check for check, end in found if self._fetches.checked(check, end, now)]
+            self._turn.tell()
+        if stale:
+            self._network.refresh_soon()
+        self.go_on()
+
     def _look_up_committed(self, asked: list[Asked]) -> None:
-        def told(found: dict[TopicPartition, Offset] | Refused) -> None:
+        def told(found: dict[TopicPartition, Position] | Refused) -> None:
             with self._turn:
                 if isinstance(found, Refused):
                     self._fetches.not_found(asked, found, time.monotonic())

@@ -2,21 +2,20 @@
 
 PURE. Driven by `fetcher` (requests and answers) and by `consumer` (what the user wants); the caller sees to it that
 they take turns. Always holds: a partition's records come in order and each once, from its position on; what was asked
-for before a seek is never given after it; a partition is asked for only while little of it waits.
+for before a seek is never given after it; a partition is asked for only while little of it waits. A leader that is new
+is asked first whether its log has what was read before (KIP-320): it may have lost a tail and written other records.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from struct import Struct
 from typing import NamedTuple
 
-from barnabas.client.failures import RETRIABLE, STALE, check
+from barnabas.client.failures import RETRIABLE, STALE, check, rewritten, truncated
 from barnabas.client.offsets import OffsetAt
+from barnabas.client.reading import NO_EPOCH, Chunk, EpochEnd, Leader, Position, Reading, whole_batches
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.types import BrokerId, TopicPartition
-from barnabas.wire.batch import HEADER_SIZE, LAST_OFFSET_DELTA_AT, LOG_OVERHEAD
 from barnabas.wire.messages.fetch import (
-    AbortedTransaction,
     FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
@@ -32,71 +31,6 @@ NEVER = float("inf")
 _LANES = ("fetch", "fetch-too", "fetch-here")
 """A second fetch to the same broker goes beside the one that waits for new records: nobody waits for its end. When both
 wait, what is known to be there is still fetched, by the last lane, which never waits."""
-
-_START = Struct(">qi")
-_DELTA = Struct(">i")
-
-
-class Leader(NamedTuple):
-    """Who leads a partition, and since which epoch."""
-
-    node: BrokerId
-    epoch: int
-
-
-class Chunk(NamedTuple):
-    """What one fetch brought of a partition: whole batches."""
-
-    reading: "Reading"
-    data: memoryview
-    start: int
-    """Records before this offset were not asked for."""
-    end: int
-    """The offset behind the last batch."""
-    aborted: tuple[AbortedTransaction, ...]
-
-
-class Reading:
-    """Mutable: one partition that is read."""
-
-    __slots__ = (
-        "buffered",
-        "chunks",
-        "end",
-        "fetch_offset",
-        "is_asked",
-        "is_paused",
-        "is_queued",
-        "partition",
-        "position",
-        "retry_at",
-        "version",
-        "want",
-    )
-
-    def __init__(self, partition: TopicPartition) -> None:
-        self.partition = partition
-        self.position: int | None = None
-        """The offset of the next record for the user; None until somebody has found out."""
-        self.want: int | None = None
-        """A timestamp or COMMITTED: where to look for a position. None where there is one, or nothing helps."""
-        self.fetch_offset = 0
-        self.end = -1
-        """The high watermark, or the last stable offset where only committed records count."""
-        self.is_paused = False
-        self.is_asked = False
-        """A request is under way: a fetch, or one for a position."""
-        self.is_queued = False
-        self.chunks: deque[Chunk] = deque()
-        self.buffered = 0
-        self.retry_at = 0.0
-        self.version = 0
-        """Counts the seeks: an answer to what was asked before one means nothing."""
-
-    @property
-    def is_caught_up(self) -> bool:
-        """Whether all that is known to be there has been fetched."""
-        return 0 <= self.end <= self.fetch_offset
 
 
 class Asked(NamedTuple):
@@ -123,6 +57,25 @@ class Lookup(NamedTuple):
     by_time: list[tuple[Asked, int]]
 
 
+class Check(NamedTuple):
+    """A question to a new leader: where does the epoch of what was read last end in your log?"""
+
+    asked: Asked
+    leader: Leader
+    epoch: int
+
+
+class Truncation(NamedTuple):
+    """A leader's log lacks what was read: it has this much of the epoch that was asked for."""
+
+    asked: Asked
+    found: EpochEnd
+
+
+_DOUBTS = 3
+"""How often a leader with an older epoch than ours is asked again before its word counts: it may be one of old."""
+
+
 class Fetches:
     """Mutable: all that a consumer reads. Times are seconds of any clock that never goes back."""
 
@@ -141,6 +94,9 @@ class Fetches:
         """What the user has to hear."""
         self.was_full = False
         """The last plan had no room for anything: whoever takes a chunk should see to the next plan."""
+        self.truncations: deque[Truncation] = deque()
+        """Logs that lack what was read: `settle` goes back, in the user's thread, which moves the positions."""
+        self._checks: list[Check] = []
         self._reset = reset
         self._min_bytes = min_bytes
         self._max_bytes = max_bytes
@@ -177,6 +133,15 @@ class Fetches:
             if each.position is not None
         }
 
+    def with_epochs(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Position]:
+        """Offsets of next records with the epochs of the records before them, as far as those were read here."""
+        found = {}
+        for partition, offset in offsets.items():
+            reading = self._readings.get(partition)
+            epoch = NO_EPOCH if reading is None else reading.epoch_before(offset)
+            found[TopicPartition(*partition)] = Position(offset, epoch)
+        return found
+
     def add(self, partitions: Iterable[TopicPartition], want: int | None) -> None:
         """Read these too, from where `want` says; None for where auto.offset.reset says."""
         for partition in partitions:
@@ -197,7 +162,12 @@ class Fetches:
         reading = self.reading(partition)
         self._forget(reading)
         reading.want = None
-        reading.position = reading.fetch_offset = offset
+        reading.begin(Position(offset))
+
+    def fetch_again(self, reading: Reading, offset: int) -> None:
+        """From an offset of what was fetched: that cannot be read as it came."""
+        self._forget(reading)
+        reading.go_back(offset)
 
     def seek_to(self, partition: TopicPartition, timestamp: int) -> None:
         """Go to where a timestamp says, once the leader has told where that is."""
@@ -246,6 +216,9 @@ class Fetches:
 
     def _forget(self, reading: Reading) -> None:
         reading.version += 1
+        if reading.failure is not None:
+            self.failures = deque(each for each in self.failures if each is not reading.failure)
+            reading.failure = None
         reading.is_asked = False
         reading.retry_at = 0.0
         for chunk in reading.chunks:
@@ -277,14 +250,14 @@ class Fetches:
                 found.by_time.append((asked, reading.want))
         return found
 
-    def found_committed(self, asked: Iterable[Asked], offsets: Mapping[TopicPartition, int]) -> None:
+    def found_committed(self, asked: Iterable[Asked], offsets: Mapping[TopicPartition, Position]) -> None:
         """What the group has committed; where that is nothing, auto.offset.reset says where to begin."""
         for reading in self._answered(asked):
-            offset = offsets.get(reading.partition)
-            if offset is None:
+            at = offsets.get(reading.partition)
+            if at is None:
                 self._start_over(reading, "its group has committed nothing")
             else:
-                self._found(reading, offset)
+                self._found(reading, at)
 
     def found_by_time(
         self, asked: Iterable[Asked], offsets: Mapping[TopicPartition, OffsetAt | Refused], now: float
@@ -299,7 +272,7 @@ class Fetches:
             elif found.offset < 0:
                 reading.want = -1
             else:
-                self._found(reading, found.offset)
+                self._found(reading, Position(found.offset, found.leader_epoch))
 
     def not_found(self, asked: Iterable[Asked], why: Refused, now: float) -> None:
         for reading in self._answered(asked):
@@ -311,9 +284,9 @@ class Fetches:
                 reading.is_asked = False
                 yield reading
 
-    def _found(self, reading: Reading, offset: int) -> None:
+    def _found(self, reading: Reading, at: Position) -> None:
         reading.want = None
-        reading.position = reading.fetch_offset = offset
+        reading.begin(at)
 
     def _start_over(self, reading: Reading, why: str) -> None:
         """To where auto.offset.reset says; `none` leaves that to the user."""
@@ -321,7 +294,13 @@ class Fetches:
         reading.want = self._reset
         if self._reset is None:
             text = f"Partition {reading.partition}: {why}, and auto.offset.reset is none: seek first."
-            self.failures.append(Refused(Code.OFFSET_OUT_OF_RANGE, text))
+            self._need_seek(reading, Refused(Code.OFFSET_OUT_OF_RANGE, text))
+
+    def _need_seek(self, reading: Reading, why: Refused) -> None:
+        """Only the user knows where to go on; a seek answers it."""
+        reading.position = reading.want = None
+        reading.failure = why
+        self.failures.append(why)
 
     def _fail(self, reading: Reading, why: Refused, now: float) -> None:
         """Try again after a while; what no other try can help is for the user to hear, once."""
@@ -354,7 +333,7 @@ class Fetches:
             ):
                 continue
             leader = leader_of(partition)
-            if leader is not None:
+            if leader is not None and (leader == reading.leader or self._trusts(reading, leader)):
                 wanted.setdefault(leader.node, []).append((reading, leader))
         found = []
         for node, rows in wanted.items():
@@ -380,6 +359,7 @@ class Fetches:
                     partition.partition,
                     leader.epoch,
                     reading.fetch_offset,
+                    reading.epoch_before(reading.fetch_offset) if reading.leader_tells else NO_EPOCH,
                     partition_max_bytes=self._max_partition_bytes,
                 )
             )
@@ -416,7 +396,7 @@ class Fetches:
                 if row.error_code:
                     is_stale |= self._take_error(asked.reading, row.error_code, now)
                 else:
-                    self._take_records(asked.reading, row, now)
+                    self._take_records(asked, row, now)
                 is_stuck = asked.offset == asked.reading.fetch_offset and not asked.reading.is_caught_up
                 if fetch.lane == _LANES[-1] and is_stuck:
                     # It was said to be there and is not: nobody asks again and again without waiting.
@@ -439,14 +419,19 @@ class Fetches:
             self._fail(reading, why, now)
         return code in STALE
 
-    def _take_records(self, reading: Reading, row: FetchPartitionResponse, now: float) -> None:
+    def _take_records(self, asked: Asked, row: FetchPartitionResponse, now: float) -> None:
+        reading = asked.reading
+        if row.diverging_epoch is not None:
+            self._take_end(asked, EpochEnd(row.diverging_epoch.epoch, row.diverging_epoch.end_offset))
+            return
+        reading.leader_tells = False
         reading.end = row.last_stable_offset if self._read_committed else row.high_watermark
         records = row.records
         if records is None or len(records) == 0:
             return
         assert isinstance(records, memoryview)
         try:
-            size, end = _whole_batches(records)
+            size, end, epochs = whole_batches(records)
         except Refused as why:
             self._fail(reading, why, now)
             return
@@ -454,25 +439,88 @@ class Fetches:
             return
         aborted = tuple(row.aborted_transactions or ()) if self._read_committed else ()
         reading.chunks.append(Chunk(reading, records[:size], reading.fetch_offset, end, aborted))
+        reading.note(epochs)
         reading.fetch_offset = end
         reading.buffered += size
         self._buffered += size
         self._queue(reading)
         self._readings[reading.partition] = self._readings.pop(reading.partition)
 
+    # Logs that were cut and written anew (KIP-320)
 
-def _whole_batches(records: memoryview) -> tuple[int, int]:
-    """How many bytes the whole batches are, and the offset behind the last of them; -1 where there is none."""
-    at, end = 0, -1
-    last = len(records) - HEADER_SIZE
-    while at <= last:
-        base, length = _START.unpack_from(records, at)
-        if length < HEADER_SIZE - LOG_OVERHEAD:
-            raise Refused(Code.CORRUPT_MESSAGE, f"The batch at offset {base} claims {length} bytes.")
-        following = at + length + LOG_OVERHEAD
-        if following > len(records):
-            break
-        (delta,) = _DELTA.unpack_from(records, at + LAST_OFFSET_DELTA_AT)
-        end = base + delta + 1
-        at = following
-    return at, end
+    def _trusts(self, reading: Reading, leader: Leader) -> bool:
+        """Whether a new leader's log surely has what was read; else it is asked before anything is fetched."""
+        epoch = reading.epoch_before(reading.fetch_offset)
+        if NO_EPOCH in (epoch, leader.epoch) or epoch == leader.epoch:
+            reading.leader, reading.leader_tells = leader, False
+            return True
+        reading.is_asked = True
+        asked = Asked(reading, reading.version, reading.fetch_offset)
+        self._checks.append(Check(asked, leader, epoch))
+        return False
+
+    def checks(self) -> list[Check]:
+        """What the last plan needs to know before it can fetch; asked for from here on."""
+        found, self._checks = self._checks, []
+        return found
+
+    def checked(self, check: Check, found: EpochEnd | Refused, now: float) -> bool:
+        """What a leader says to a check. True where what is known of leaders is stale."""
+        asked = check.asked
+        reading = asked.reading
+        if not self.is_current(reading, asked.version):
+            return False
+        reading.is_asked = False
+        if isinstance(found, Refused):
+            if found.code is not Code.UNSUPPORTED_VERSION:
+                self._fail(reading, found, now)
+                return found.code in STALE
+            reading.leader = check.leader  # an old broker cannot tell
+        elif found.epoch < 0 and check.epoch > check.leader.epoch and reading.doubts < _DOUBTS:
+            reading.doubts += 1
+            reading.retry_at = now + self._backoff
+            return True
+        else:
+            reading.leader, reading.leader_tells = check.leader, True
+            self._take_end(asked, found)
+        return False
+
+    def _take_end(self, asked: Asked, found: EpochEnd) -> None:
+        reading = asked.reading
+        reading.doubts = 0
+        if found.epoch < 0 or reading.divergence(found) is not None:
+            reading.is_asked = True  # until the user's thread has settled it
+            self.truncations.append(Truncation(asked, found))
+        elif found.epoch < reading.epoch_before(reading.fetch_offset):
+            # An epoch without records, which a leader told of when it was asked for an offset: no reason to ask again.
+            reading.leader_tells = False
+
+    def settle(self) -> list[str]:
+        """Go back to where logs part, or fail where auto.offset.reset is none; what a user should be told."""
+        told = []
+        while self.truncations:
+            asked, found = self.truncations.popleft()
+            if self.is_current(asked.reading, asked.version):
+                told += self._go_back(asked.reading, found)
+        return told
+
+    def _go_back(self, reading: Reading, found: EpochEnd) -> list[str]:
+        partition, position = reading.partition, reading.position
+        assert position is not None
+        divergent = reading.divergence(found) if found.epoch >= 0 else None
+        self._forget(reading)
+        if divergent is not None and position <= divergent:
+            reading.go_back(position)  # none of it has been given
+        elif self._reset is None:
+            self._need_seek(reading, truncated(partition, position, divergent))
+        elif divergent is None:
+            self._start_over(reading, "")
+            return [
+                f"Partition {partition}: {rewritten(position, None)}; going where auto.offset.reset says."
+            ]
+        else:
+            reading.go_back(divergent, found.epoch if divergent == found.end else NO_EPOCH)
+            return [
+                f"Partition {partition}: {rewritten(position, divergent)}; going on from offset {divergent}."
+            ]
+        return []

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from barnabas.client.failures import check, raise_first
+from barnabas.client.reading import Position
 from barnabas.client.routing import Cluster
 from barnabas.errors import Code, Refused
 from barnabas.types import Offset, TopicPartition
@@ -219,7 +220,8 @@ def committed_offsets(
     request = committed_request(group, partitions)
 
     def ask() -> dict[TopicPartition, Offset]:
-        return committed_in(cluster.coordinator(group).call(request, OffsetFetchResponse), group)
+        found = committed_in(cluster.coordinator(group).call(request, OffsetFetchResponse), group)
+        return {partition: Offset(at.offset) for partition, at in found.items()}
 
     return cluster.retry(ask, timeout=timeout)
 
@@ -234,23 +236,23 @@ def committed_request(group: str, partitions: Iterable[TopicPartition] | None) -
     return OffsetFetchRequest(group, wanted, [OffsetFetchGroup(group, topics=wanted)], require_stable=True)
 
 
-def committed_in(answer: OffsetFetchResponse, group: str) -> dict[TopicPartition, Offset]:
+def committed_in(answer: OffsetFetchResponse, group: str) -> dict[TopicPartition, Position]:
     """What an answer says is committed. Raises Refused."""
     found = answer.groups[0] if answer.groups else answer
     check(found.error_code, f"Group {group!r}")
-    offsets: dict[TopicPartition, Offset] = {}
+    offsets: dict[TopicPartition, Position] = {}
     for topic in found.topics:
         for each in topic.partitions:
             partition = TopicPartition(topic.name, each.partition_index)
             check(each.error_code, f"Group {group!r}, partition {partition}")
             if each.committed_offset >= 0:
-                offsets[partition] = Offset(each.committed_offset)
+                offsets[partition] = Position(each.committed_offset, each.committed_leader_epoch)
     return offsets
 
 
 def commit_request(
     group: str,
-    offsets: Mapping[TopicPartition, int],
+    offsets: Mapping[TopicPartition, Position],
     *,
     generation: int = -1,
     member_id: str = "",
@@ -258,9 +260,9 @@ def commit_request(
 ) -> OffsetCommitRequest:
     """A commit; without a member it is one from outside, which a group takes only while nobody is in it."""
     topics: dict[str, OffsetCommitTopic] = {}
-    for (topic, number), offset in offsets.items():
+    for (topic, number), at in offsets.items():
         row = topics.setdefault(topic, OffsetCommitTopic(topic))
-        row.partitions.append(OffsetCommitPartition(number, offset))
+        row.partitions.append(OffsetCommitPartition(number, at.offset, at.epoch))
     return OffsetCommitRequest(
         group, generation, member_id, instance_id, retention_time_ms=-1, topics=list(topics.values())
     )
@@ -270,7 +272,7 @@ def alter_offsets(
     cluster: Cluster, group: str, offsets: Mapping[TopicPartition, int], *, timeout: float
 ) -> None:
     """Commit for a group from outside. Refused while it has members."""
-    request = commit_request(group, offsets)
+    request = commit_request(group, {each: Position(offset) for each, offset in offsets.items()})
 
     def ask() -> None:
         answer = cluster.coordinator(group).call(request, OffsetCommitResponse)

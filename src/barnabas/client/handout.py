@@ -8,7 +8,8 @@ from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
 from barnabas.client.consumer_record import ConsumerRecord, RecordDecoder, Run
-from barnabas.client.fetches import Chunk, Fetches
+from barnabas.client.fetches import Fetches
+from barnabas.client.reading import Chunk
 from barnabas.client.turn import Turn
 from barnabas.errors import BarnabasError, Code, Refused
 
@@ -111,7 +112,7 @@ class HandOut:
         except BarnabasError:
             with self._turn:
                 for chunk in chunks:
-                    self._fetches.seek(chunk.reading.partition, chunk.start)
+                    self._fetches.fetch_again(chunk.reading, chunk.start)
             raise
         for chunk in chunks:
             chunk.reading.position = chunk.end
@@ -166,6 +167,6 @@ class HandOut:
         if isinstance(why, Refused) and why.code is Code.CORRUPT_MESSAGE and chunk is not None:
             self._chunk, self._run, self._at = None, None, 0
             with self._turn:
-                self._fetches.seek(chunk.reading.partition, chunk.reading.position or chunk.start)
+                self._fetches.fetch_again(chunk.reading, chunk.reading.position or chunk.start)
         else:
             self.put_back()

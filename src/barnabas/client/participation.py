@@ -18,10 +18,11 @@ from barnabas.client.fetches import COMMITTED, Fetches
 from barnabas.client.member import Handover, Member
 from barnabas.client.membership import Membership
 from barnabas.client.network import Network
+from barnabas.client.reading import NO_EPOCH, Position
 from barnabas.client.subscription import Subscription
 from barnabas.client.turn import Turn
 from barnabas.errors import BarnabasError, Refused
-from barnabas.types import Offset, TopicPartition
+from barnabas.types import TopicPartition
 
 Committed = Callable[[dict[TopicPartition, int], Refused | None], None]
 """Hears what was to be committed, and why that failed, or None."""
@@ -206,21 +207,21 @@ class Participation:
         self._commit_at = time.monotonic() + self._interval
         wanted = None if partitions is None else set(partitions)
         changed = {
-            partition: offset
-            for partition, offset in self._changed_offsets().items()
+            partition: at
+            for partition, at in self._changed_offsets().items()
             if wanted is None or partition in wanted
         }
-        if changed:
-            try:
-                self.commit(changed, max(deadline - time.monotonic(), 0.0))
-            except Refused:
-                return
+        try:
+            self._commit(changed, max(deadline - time.monotonic(), 0.0))
+        except Refused:
+            return
 
     def commit(self, offsets: Mapping[TopicPartition, int] | None, timeout: float | None) -> None:
         """Commit, and wait until the group has taken it; raises Refused where it has not."""
         self._need_group()
-        wanted = self._wanted(offsets)
-        seconds = self._timeout if timeout is None else timeout
+        self._commit(self._wanted(offsets), self._timeout if timeout is None else timeout)
+
+    def _commit(self, wanted: dict[TopicPartition, Position], seconds: float) -> None:
         if wanted:
             self._network.wait_for(
                 lambda done: self._commits.add(wanted, seconds, done), seconds, "The commit"
@@ -229,10 +230,11 @@ class Participation:
     def commit_async(self, offsets: Mapping[TopicPartition, int] | None, callback: Committed | None) -> None:
         self._need_group()
         wanted = self._wanted(offsets)
+        told = {partition: at.offset for partition, at in wanted.items()}
 
         def done(why: Refused | None) -> None:
             if callback is not None:
-                self._settled.append(lambda: callback(wanted, why))
+                self._settled.append(lambda: callback(told, why))
                 with self._turn:
                     self._turn.tell()
 
@@ -242,21 +244,22 @@ class Participation:
     def committed(
         self,
         partitions: list[TopicPartition],
-        done: Callable[[dict[TopicPartition, Offset] | Refused], None],
+        done: Callable[[dict[TopicPartition, Position] | Refused], None],
     ) -> None:
         """In the network's thread: what the group has committed of these."""
         self._commits.ask_committed(partitions, done)
 
-    def _wanted(self, offsets: Mapping[TopicPartition, int] | None) -> dict[TopicPartition, int]:
-        return self._positions() if offsets is None else dict(offsets)
-
-    def _positions(self) -> dict[TopicPartition, int]:
+    def _wanted(self, offsets: Mapping[TopicPartition, int] | None) -> dict[TopicPartition, Position]:
         with self._turn:
-            return self._fetches.positions()
+            return self._fetches.with_epochs(self._fetches.positions() if offsets is None else offsets)
 
-    def _changed_offsets(self) -> dict[TopicPartition, int]:
+    def _changed_offsets(self) -> dict[TopicPartition, Position]:
         settled = self._commits.settled
-        return {each: offset for each, offset in self._positions().items() if settled.get(each) != offset}
+        return {
+            partition: at
+            for partition, at in self._wanted(None).items()
+            if is_news(at, settled.get(partition))
+        }
 
     def _need_group(self) -> None:
         if self.group is None:
@@ -276,3 +279,8 @@ class Participation:
                 membership.member.subscribe(topics, time.monotonic())
                 self._turn.tell()
             membership.drive()
+
+
+def is_news(at: Position, settled: Position | None) -> bool:
+    """Whether a group should hear of a position; the same offset with another epoch is of another history."""
+    return settled is None or at.offset != settled.offset or at.epoch not in (NO_EPOCH, settled.epoch)
