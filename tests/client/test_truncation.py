@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from barnabas import Admin, AsyncConsumer, Consumer, Producer, TopicPartition
+from barnabas.client.partition_reader import read_partition
 from barnabas.errors import LogTruncated, OffsetOutOfRange
 from barnabas.testing import Broker
 from barnabas.wire.batch import read_header
@@ -194,3 +195,34 @@ def test_an_async_consumer_hears_of_it(damaged: Damaged) -> None:
             assert told.value.divergent == 6
 
     asyncio.run(run())
+
+
+def test_a_reader_of_a_stretch_tells_of_what_was_rewritten_under_it(
+    damaged: Damaged, caplog: pytest.LogCaptureFixture
+) -> None:
+    damaged.write("old", range(20))
+
+    def reader(**settings: object) -> "Iterator[object]":
+        # A fetch a record.
+        return read_partition(
+            damaged.bootstrap,
+            HERE,
+            0,
+            20,
+            ["offset"],
+            fetch_max_bytes=1,
+            retry_backoff_ms=10,
+            **settings,  # type: ignore[arg-type]
+        )
+
+    strict, lenient = reader(), reader(fail_on_data_loss=False)
+    for each in (strict, lenient):
+        for _ in range(10):
+            next(each)
+    damaged.lose_tail(6)
+    damaged.write("new", range(6, 20))
+    with pytest.raises(LogTruncated, match=r"t-0.*offsets 6 to"):
+        list(strict)
+    with caplog.at_level(logging.WARNING):
+        list(lenient)
+    assert any("offsets 6 to" in each.getMessage() for each in caplog.records)

@@ -2,7 +2,8 @@
 
 Always holds: exactly the records from `start` to before `end` come, each once and in order, whatever becomes of
 leaders and connections on the way; offsets that compaction has emptied are passed over, records that retention has
-deleted are told of. The next fetch is under way while this one is decoded, and two are the most there is in memory.
+deleted are told of, and so are records that a new leader's log does not have as they were read. The next fetch is under
+way while this one is decoded, and two are the most there is in memory.
 """
 
 import logging
@@ -11,8 +12,9 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from barnabas.client.columns import Fetched, decode, schema_of
-from barnabas.client.failures import RETRIABLE, STALE, check
+from barnabas.client.failures import RETRIABLE, STALE, check, rewritten, truncated
 from barnabas.client.offsets import EARLIEST, LATEST, list_offsets
+from barnabas.client.reading import NO_EPOCH, EpochEnd, Position, Reading
 from barnabas.client.routing import Cluster, Coming
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.types import TopicPartition
@@ -127,6 +129,14 @@ class _Reader:
         self._backoff = backoff
         self._asked: Coming[FetchResponse] | None = None
         self._wait_ms = 0
+        self._read_epoch = NO_EPOCH
+        """The leader epoch of the last batch that was read."""
+        self._history = Reading(partition)
+        """Where epochs begin in what was read."""
+        self._history.begin(Position(start))
+        self._asked_epoch = self._leader_epoch = NO_EPOCH
+        """The epoch of the leader whose log is known to have all that was read."""
+        self._is_doubted = False
 
     def close(self) -> None:
         self._cluster.close()
@@ -172,10 +182,14 @@ class _Reader:
     def _ask(self) -> None:
         self._cluster.allow(self._timeout)
         leader = self._cluster.leader_of(self._partition)
+        epoch = self._asked_epoch = self._cluster.leader_epoch_of(self._partition)
+        # A leader that is new here says whether its log has what was read: it may have lost a tail.
+        self._is_doubted = self._read_epoch not in (NO_EPOCH, epoch) and epoch != self._leader_epoch
         wanted = FetchPartition(
             partition=self._partition.partition,
-            current_leader_epoch=self._cluster.leader_epoch_of(self._partition),
+            current_leader_epoch=epoch,
             fetch_offset=self._position,
+            last_fetched_epoch=self._read_epoch if self._is_doubted else NO_EPOCH,
             partition_max_bytes=self._max_bytes,
         )
         request = FetchRequest(
@@ -201,6 +215,10 @@ class _Reader:
             self._look_for_the_log()
             return []
         check(answer.error_code, f"Partition {self._partition}")
+        self._leader_epoch = self._asked_epoch
+        if answer.diverging_epoch is not None:
+            self._find_rewritten(EpochEnd(answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset))
+            return []
         data = answer.records
         if not data:
             if answer.high_watermark >= self._end:
@@ -228,6 +246,10 @@ class _Reader:
                 first, size = at, 0
             size += header.size * (_EXPANSION if header.attributes & CODEC_MASK else 1)
             last = at + header.size
+            if header.leader_epoch > self._read_epoch:
+                self._history.fetch_offset = self._position
+                self._history.note([(header.base_offset, header.leader_epoch)])
+                self._read_epoch = header.leader_epoch
             self._position = max(self._position, header.next_offset)
             if self._position >= self._end:
                 break
@@ -247,6 +269,27 @@ class _Reader:
             self._lose(min(first, self._end))
         elif self._position > last:
             self._lose(self._end)
+        elif self._is_doubted:
+            self._leader_epoch = self._asked_epoch
+            self._find_rewritten(None)
+
+    def _find_rewritten(self, found: EpochEnd | None) -> None:
+        """A new leader's log has only this much of what was read, or none; what was given cannot be taken back."""
+        self._history.fetch_offset = self._position
+        divergent = None if found is None else self._history.divergence(found)
+        if found is not None and divergent is None:
+            return
+        if divergent is not None:
+            divergent = max(divergent, self._history.began.offset)
+        if self._fail_on_data_loss:
+            raise truncated(
+                self._partition,
+                self._position,
+                divergent,
+                "read it again, or set fail_on_data_loss (Spark: failOnDataLoss) to false to go on.",
+            )
+        text = rewritten(self._position, divergent)
+        _logger.warning("Partition %s: %s; going on with what is there now.", self._partition, text)
 
     def _lose(self, until: int) -> None:
         """Records from the position to before `until` are not to be had."""
