@@ -99,6 +99,8 @@ class Metadata:
         self.on_want: Callable[[dict[str, bool]], None] = lambda topics: None
         """Told of topics that are wanted for the first time and not known yet."""
         self._subscribers: list[Callable[[Snapshot], None]] = []
+        self._last: dict[str, Topic] = {}
+        """Each topic as it was told of last, also while brokers say that they do not know it: leaders never go back."""
 
     def want(self, topics: Iterable[str], *, create: bool = False) -> None:
         """Keep these topics fresh; those not known yet are asked for at once. In the network's thread."""
@@ -138,12 +140,15 @@ class Metadata:
         for name in asked or ():
             topics.pop(name, None)
             refused.pop(name, None)
+        if asked is None:
+            named = {each.name for each in answer.topics}
+            self._last = {name: topic for name, topic in self._last.items() if name in named}
         for each in answer.topics:
             name = each.name or ""
             if each.error_code:
                 refused[name] = Code.of(each.error_code)
             else:
-                topics[name] = topic_of(each, known.topics.get(name))
+                topics[name] = self._last[name] = topic_of(each, self._last.get(name))
         # A broker that knows of no brokers has just started: the ones we know are a better guess.
         self.snapshot = Snapshot(
             brokers or known.brokers, topics, refused, BrokerId(answer.controller_id), answer.cluster_id
