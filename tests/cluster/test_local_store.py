@@ -1,7 +1,9 @@
 """The embedded store: what it committed is there after any crash, in one piece."""
 
 import uuid
+from dataclasses import replace
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -13,11 +15,14 @@ from barnabas.cluster.controller import (
     delete_topic,
 )
 from barnabas.cluster.image import (
+    NO_BROKER,
     BrokerImage,
     BrokersConfigured,
     ClusterImage,
     LeaderRestarted,
+    PartitionsChanged,
     ProducerIdsTaken,
+    Recovery,
 )
 from barnabas.cluster.local import FILE_NAME, LocalStore
 from barnabas.cluster.store import StoreFailed
@@ -52,8 +57,41 @@ def test_all_that_was_committed_is_there_after_a_restart(tmp_path: Path) -> None
     store = busy_store(tmp_path)
     again = LocalStore(RealDisk(), str(tmp_path), EMPTY)
     assert again.image == store.image
-    assert again.image.topics["b"].partitions[3].epoch == 1
+    assert again.image.topics["b"].partitions[3].leader_epoch == 1
     assert LocalStore(RealDisk(), str(tmp_path), EMPTY).image == store.image
+
+
+OLD = b"""\
+[{"change":"TopicCreated","topic":{"name":"a","id":"00000000-0000-0000-0000-000000000001",\
+"partitions":[[[1],[1],1,3]],"configs":{"retention.ms":"5"}}},{"change":"ProducerIdsTaken","next_id":2000}]"""
+
+
+def test_a_file_of_an_earlier_release_is_read(tmp_path: Path) -> None:
+    added = b'[{"change":"PartitionsAdded","name":"a","partitions":[[[1],[1],1,0]]}]'
+    restarted = b'[{"change":"LeaderRestarted","broker":1}]'
+    lines = [b"%08x %s\n" % (crc32(text), text) for text in (OLD, added, restarted)]
+    (tmp_path / FILE_NAME).write_bytes(b"".join(lines))
+    image = LocalStore(RealDisk(), str(tmp_path), EMPTY).image
+    assert [partition.leader_epoch for partition in image.topics["a"].partitions] == [4, 1]
+    assert image.topics["a"].configs == {"retention.ms": "5"}
+    assert image.next_producer_id == 2000
+    assert image.version == 3
+
+
+def test_all_there_is_to_say_of_a_partition_lasts(tmp_path: Path) -> None:
+    store = busy_store(tmp_path)
+    moving = replace(
+        store.image.topics["a"].partitions[1],
+        leader=NO_BROKER,
+        adding=(BrokerId(2),),
+        removing=(BrokerId(1),),
+        recovery=Recovery.RECOVERING,
+    )
+    store.commit([PartitionsChanged("a", {1: moving})])
+    for _ in range(2):  # read from the line of the commit, then from the whole that was written anew
+        image = LocalStore(RealDisk(), str(tmp_path), EMPTY).image
+        assert image == store.image
+        assert image.topics["a"].partitions[1].recovery is Recovery.RECOVERING
 
 
 def test_a_torn_last_line_is_dropped_at_every_length(tmp_path: Path) -> None:

@@ -8,13 +8,13 @@ something is due. After a start the partitions are replayed in slices; until the
 import asyncio
 import logging
 import uuid
-from collections.abc import Coroutine, Set
+from collections.abc import Coroutine, Mapping, Set
 from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.controller import WantedTopic, create_topic
-from barnabas.cluster.image import ClusterImage, TopicImage
+from barnabas.cluster.image import ClusterImage
 from barnabas.errors import Code, Refused
 from barnabas.types import BrokerId
 
@@ -37,8 +37,9 @@ class Groups:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self._hosts: dict[int, CoordinatorHost] = {}
-        self._facts: dict[str, TopicFacts] = {}
-        self._topics: dict[str, TopicImage] = {}
+        self._facts: Mapping[str, TopicFacts] = {}
+        self._noted: ClusterImage | None = None
+        """The image that the facts are of, or one with the same facts."""
         self._mine: Set[int] = frozenset()
         """The partitions that this broker leads."""
         self._loading: set[asyncio.Task[None]] = set()
@@ -132,10 +133,11 @@ class Groups:
         """Host coordinators for partitions that are new here, and tell all of them about topics."""
         if OFFSETS_TOPIC not in image.topics and not self._hosts:
             return
-        from barnabas.coordinator.effects import topic_changes
+        from barnabas.broker.topic_facts import next_facts
 
         before = self._facts
-        self._note_topics(image)
+        self._facts, changes = next_facts(before, self._noted, image)
+        self._noted = image
         self._mine = self._partitions_here(image)
         self.drop_strangers()
         taken = self._take()
@@ -146,7 +148,6 @@ class Groups:
         if full:
             self._go_on(self._load(full))
         if self._facts is not before:
-            changes = topic_changes(before, self._facts)
             for host in self._hosts.values():
                 if host not in taken:
                     host.topics_changed(self._facts, changes)
@@ -165,22 +166,6 @@ class Groups:
         topic = image.topics.get(OFFSETS_TOPIC)
         partitions = topic.partitions if topic else ()
         return {index for index, partition in enumerate(partitions) if partition.leader == self._broker.id}
-
-    def _note_topics(self, image: ClusterImage) -> None:
-        """Keep what coordinators know of topics; the same object for as long as nothing about them changes."""
-        from barnabas.coordinator.effects import TopicFacts
-
-        before = self._topics
-        topics = dict(image.topics)
-        facts = {
-            name: self._facts[name]
-            if before.get(name) is topic
-            else TopicFacts(topic.id, len(topic.partitions))
-            for name, topic in topics.items()
-        }
-        self._topics = topics
-        if facts != self._facts:
-            self._facts = facts
 
     def _take(self) -> list["CoordinatorHost"]:
         """New hosts for the partitions led here that have none."""

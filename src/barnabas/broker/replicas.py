@@ -78,25 +78,26 @@ class Replicas:
         self._new = True
 
     async def follow(self, image: ClusterImage) -> None:
-        """Make and remove logs, hand out epochs and settings, until all is as the image says."""
-        before = self._image.topics if self._image else {}
+        """Make and remove logs, hand out epochs and settings, until all is as the image says.
+
+        Only topics that are different from the last image are looked at, and those that were not finished then.
+        """
+        before = self._image
         steps = 0
-        for topic in image.topics.values():
-            old = before.get(topic.name)
-            if old is topic and topic.name not in self.incomplete:
-                continue
-            self.incomplete.discard(topic.name)
-            if old is not None and old.id != topic.id:
+        for name in image.since(before).topics | self.incomplete:
+            self.incomplete.discard(name)
+            old = before.topics.get(name) if before else None
+            topic = image.topics.get(name)
+            if old is not None and (topic is None or old.id != topic.id):
                 await self._remove(old)
+            if topic is None:
+                continue
             config = self.topic_config(topic)
             for index in range(len(topic.partitions)):
                 self._take(topic, index, config)
                 steps += 1
                 if steps % TURN == 0:
                     await asyncio.sleep(0)
-        for name in before.keys() - image.topics.keys():
-            self.incomplete.discard(name)
-            await self._remove(before[name])
         self._image = image
 
     def topic_config(self, topic: TopicImage) -> TopicConfig:
@@ -130,7 +131,7 @@ class Replicas:
             return
         present = self._partitions.get((topic.name, index))
         if present is not None:
-            present.epoch = wanted.epoch
+            present.epoch = wanted.leader_epoch
             present.is_held = False
             present.configure(config)
             return
@@ -153,7 +154,7 @@ class Replicas:
             if not self._directories.failed(tp, refused):
                 self.incomplete.add(topic.name)
             return
-        self._partitions[topic.name, index] = Partition(tp, opened, wanted.epoch, self._want_flush)
+        self._partitions[topic.name, index] = Partition(tp, opened, wanted.leader_epoch, self._want_flush)
 
     async def _remove(self, topic: TopicImage) -> None:
         for index in range(len(topic.partitions)):

@@ -1,4 +1,4 @@
-"""Which setting holds, and where it comes from. Pure: an image and what the broker was started with in, rows out.
+"""Which setting holds, and where it comes from. PURE: an image and what the broker was started with in, rows out.
 
 A topic's setting comes from the topic, else from the broker's setting of the same meaning: changed while it
 runs (this broker, then all brokers), else given at its start, else the default.

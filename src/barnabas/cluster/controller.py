@@ -1,4 +1,4 @@
-"""Decides what may become of topics. Pure: an image and a wish in, changes or a refusal out.
+"""Decides what may become of topics. PURE: an image and a wish in, changes or a refusal out.
 
 Called by the broker that is the controller, which has the changes stored and then applied.
 """
@@ -139,14 +139,12 @@ def checked_configs(configs: Mapping[str, str | None], defaults: BrokerConfig) -
 
 
 def _check_collision(image: ClusterImage, name: str) -> None:
-    # Metrics names have '.' and '_' folded together: two topics that differ only there would be one.
-    folded = name.replace(".", "_")
-    for other in image.topics:
-        if other.replace(".", "_") == folded:
-            raise Refused(
-                Code.INVALID_TOPIC_EXCEPTION,
-                f"The topic name {name!r} is invalid: {other!r} already exists, and '.' and '_' count as the same.",
-            )
+    other = image.topics.of_metric_name(name)
+    if other is not None:
+        raise Refused(
+            Code.INVALID_TOPIC_EXCEPTION,
+            f"The topic name {name!r} is invalid: {other!r} already exists, and '.' and '_' count as the same.",
+        )
 
 
 def _assigned(image: ClusterImage, wanted: WantedTopic) -> tuple[PartitionImage, ...]:

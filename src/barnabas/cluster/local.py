@@ -11,6 +11,7 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 from zlib import crc32
@@ -20,13 +21,17 @@ from barnabas.cluster.image import (
     Change,
     ClusterImage,
     LeaderRestarted,
+    PartitionEpoch,
     PartitionImage,
     PartitionsAdded,
+    PartitionsChanged,
     ProducerIdsTaken,
+    Recovery,
     TopicConfigured,
     TopicCreated,
     TopicDeleted,
     TopicImage,
+    Version,
 )
 from barnabas.cluster.store import StoreFailed
 from barnabas.disk import Disk, File, read_whole
@@ -43,6 +48,7 @@ _CHANGES = {
         TopicCreated,
         TopicDeleted,
         PartitionsAdded,
+        PartitionsChanged,
         TopicConfigured,
         BrokersConfigured,
         ProducerIdsTaken,
@@ -59,7 +65,8 @@ class LocalStore:
         self._failure: StoreFailed | None = None
         self.path = os.path.join(directory, FILE_NAME)
         self._whole = 0
-        self.image = empty.after(self._load())
+        changes, version = self._load()
+        self.image = replace(empty.after(changes), version=version)
         self._file = self._opened()
 
     def commit(self, changes: Sequence[Change]) -> ClusterImage:
@@ -70,7 +77,8 @@ class LocalStore:
         if self._failure is not None:
             raise self._failure
         before = self._file.size
-        self._file.append(_line(changes))
+        image = self.image.after(changes)
+        self._file.append(_line(image.version, changes))
         try:
             self._file.sync()
         except OSError as error:
@@ -79,8 +87,8 @@ class LocalStore:
             with suppress(OSError):
                 self._file.truncate(before)
             raise self._failure from error
-        self.image = self.image.after(changes)
-        return self.image
+        self.image = image
+        return image
 
     def close(self) -> None:
         self._file.close()
@@ -93,7 +101,7 @@ class LocalStore:
                 self._disk.remove(temporary)
             file = self._disk.open(temporary, create=True)
             try:
-                file.append(_line(_changes_to(self.image)))
+                file.append(_line(self.image.version, _changes_to(self.image)))
                 file.sync()
             finally:
                 file.close()
@@ -112,10 +120,12 @@ class LocalStore:
         self._disk.sync_dir(os.path.dirname(self.path))
         return self._disk.open(self.path)
 
-    def _load(self) -> list[Change]:
-        if not self._disk.exists(self.path):
-            return []
+    def _load(self) -> tuple[list[Change], Version]:
+        """All changes there are, and the version that they lead to."""
+        version = Version(0)
         found: list[Change] = []
+        if not self._disk.exists(self.path):
+            return found, version
         lines = read_whole(self._disk, self.path).splitlines(keepends=True)
         for number, line in enumerate(lines, start=1):
             checksum, _, text = line[:-1].partition(b" ")
@@ -127,8 +137,11 @@ class LocalStore:
                 log.warning("%s: dropped a torn last line of %d bytes", self.path, len(line))
                 break
             self._whole += len(line)
-            found += map(_from_json, json.loads(text))
-        return found
+            rows = json.loads(text)
+            # The version stands first; earlier releases did not write it.
+            version = Version(rows.pop(0)["version"] if rows and "version" in rows[0] else version + 1)
+            found += map(_from_json, rows)
+        return found, version
 
 
 def _changes_to(image: ClusterImage) -> list[Change]:
@@ -139,8 +152,9 @@ def _changes_to(image: ClusterImage) -> list[Change]:
     return changes
 
 
-def _line(changes: Sequence[Change]) -> bytes:
-    rows = [
+def _line(version: Version, changes: Sequence[Change]) -> bytes:
+    rows: list[dict[str, Any]] = [{"version": version}]
+    rows += [
         {"change": type(change).__name__} | {name: _plain(value) for name, value in change._asdict().items()}
         for change in changes
     ]
@@ -158,13 +172,20 @@ def _plain(value: Any) -> Any:
                 "configs": dict(value.configs),
             }
         case PartitionImage():
-            return [list(value.replicas), list(value.isr), value.leader, value.epoch]
+            return _row(value)
         case tuple():
             return [_plain(item) for item in value]
         case Mapping():
-            return dict(value)
+            return {str(key): _plain(item) for key, item in value.items()}
         case _:
             return value
+
+
+def _row(partition: PartitionImage) -> list[Any]:
+    """Replicas, in-sync replicas, leader, its epoch; then, where there is more to say, what came in later versions."""
+    row = [list(partition.replicas), list(partition.isr), partition.leader, partition.leader_epoch]
+    more = [partition.partition_epoch, list(partition.adding), list(partition.removing), partition.recovery]
+    return [*row, *more] if any(more) else row
 
 
 def _from_json(body: dict[str, Any]) -> Change:
@@ -174,16 +195,40 @@ def _from_json(body: dict[str, Any]) -> Change:
         body["topic"] = TopicImage(
             topic["name"], UUID(topic["id"]), _partitions(topic["partitions"]), topic["configs"]
         )
-    if "partitions" in body:
-        body["partitions"] = _partitions(body["partitions"])
+    match body.get("partitions"):
+        case list(rows):
+            body["partitions"] = _partitions(rows)
+        case dict(changed):
+            body["partitions"] = {int(index): _partition(*row) for index, row in changed.items()}
     change: Change = _CHANGES[kind](**body)
     return change
 
 
 def _partitions(rows: list[Any]) -> tuple[PartitionImage, ...]:
-    return tuple(
-        PartitionImage(
-            tuple(map(BrokerId, replicas)), tuple(map(BrokerId, isr)), BrokerId(leader), LeaderEpoch(epoch)
-        )
-        for replicas, isr, leader, epoch in rows
+    return tuple(_partition(*row) for row in rows)
+
+
+def _partition(
+    replicas: list[int],
+    isr: list[int],
+    leader: int,
+    leader_epoch: int,
+    partition_epoch: int = 0,
+    adding: Sequence[int] = (),
+    removing: Sequence[int] = (),
+    recovery: int = Recovery.RECOVERED,
+) -> PartitionImage:
+    return PartitionImage(
+        _ids(replicas),
+        _ids(isr),
+        BrokerId(leader),
+        LeaderEpoch(leader_epoch),
+        PartitionEpoch(partition_epoch),
+        _ids(adding),
+        _ids(removing),
+        Recovery(recovery),
     )
+
+
+def _ids(numbers: Sequence[int]) -> tuple[BrokerId, ...]:
+    return tuple(map(BrokerId, numbers))

@@ -97,7 +97,7 @@ def _described(broker: "Broker", topic: TopicImage) -> MetadataResponseTopic:
                 Code.LEADER_NOT_AVAILABLE if lost else Code.NONE,
                 index,
                 -1 if lost else partition.leader,
-                partition.epoch,
+                partition.leader_epoch,
                 list(partition.replicas),
                 list(partition.isr),
                 [broker.id] if lost else [],
