@@ -40,6 +40,7 @@ from barnabas.wire.messages.offsets import (
 )
 from barnabas.wire.messages.produce import ProduceResponse
 from tests.broker.gated_disk import Gate
+from tests.broker.shortcuts.test_repeated_produce import watch
 from tests.broker.speaking import batch, connect, create, fetch, fetch_request, produce, produce_request
 from tests.raw import RawConnection, frame_of
 
@@ -121,6 +122,29 @@ def test_what_is_not_on_the_disk_is_not_seen(
         assert end_of_epoch(reader) == 2
         (row,) = fetch(reader, "t", {0: 0})
         assert (row.high_watermark, b"first" in bytes(row.records)) == (2, True)
+
+
+@pytest.mark.parametrize("version", [3, 9])
+def test_a_repeated_produce_waits_for_the_disk_too(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    with Broker() as broker, connect(broker) as producer, connect(broker) as reader:
+        create(reader, "t", flush_messages="1")
+        taken = watch(monkeypatch)
+        producer.send(frame_of(produce_request("t", batch(b"first")), version))
+        producer.receive()
+        gate.free.clear()
+        while not gate.begun.empty():
+            gate.begun.get()
+        producer.send(frame_of(produce_request("t", batch(b"second")), version))
+        assert gate.begun.get(timeout=60)
+        assert fetch(reader, "t", {0: 0})[0].high_watermark == 1
+        assert is_silent(producer)
+        gate.free.set()
+        _, answer = decode_response(ProduceResponse, version, producer.receive())
+        row = answer.responses[0].partition_responses[0]
+        assert (row.error_code, row.base_offset) == (0, 1)
+        assert taken == [True]
 
 
 def test_a_retry_of_what_is_not_on_the_disk_waits_for_it_too(gate: Gate) -> None:

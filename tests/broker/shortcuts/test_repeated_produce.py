@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.acceptance import ZSTD_SINCE
 from barnabas.broker.shortcuts.repeated_produce import RepeatedProduce
 from barnabas.errors import Code
 from barnabas.testing import Broker
 from barnabas.wire.apis import APIS, ApiKey
+from barnabas.wire.compression import Compression
 from barnabas.wire.frames import decode_response
 from barnabas.wire.messages.coordinator import FindCoordinatorRequest
 from barnabas.wire.messages.produce import ProducePartitionResponse, ProduceResponse
@@ -168,3 +170,14 @@ def test_the_brokers_own_topics_stay_its_own(client: RawConnection, version: int
     frame = frame_of(produce_request("__consumer_offsets", batch(b"x")), version)
     for _ in range(3):
         assert produce(client, frame).error_code == Code.INVALID_TOPIC_EXCEPTION
+
+
+def test_zstd_in_a_known_envelope_is_refused_to_versions_too_old_for_it(
+    client: RawConnection, version: int
+) -> None:
+    for number in range(2):
+        assert produce(client, frame_of(produce_request("t", batch(b"plain")), version)).base_offset == number
+    squeezed = batch(b"x" * 500, codec=Compression.ZSTD)
+    row = produce(client, frame_of(produce_request("t", squeezed), version))
+    wanted = Code.NONE if version >= ZSTD_SINCE else Code.UNSUPPORTED_COMPRESSION_TYPE
+    assert row.error_code == wanted

@@ -7,15 +7,13 @@ where a batch of it is refused the connection is closed: there is no other way t
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
+from barnabas.broker.acceptance import accept, is_stored, stored
 from barnabas.broker.connection import Connection
 from barnabas.broker.partition import Partition
 from barnabas.broker.router import handles
-from barnabas.cluster.controller import INTERNAL_TOPICS
 from barnabas.errors import Code, Refused
-from barnabas.types import Offset
+from barnabas.log.log import Appended
 from barnabas.wire.apis import ApiKey
-from barnabas.wire.batch import ATTRIBUTES_AT, CODEC_MASK, HEADER_SIZE
-from barnabas.wire.compression import Compression
 from barnabas.wire.frames import RequestHeader
 from barnabas.wire.messages.produce import (
     ProducePartitionResponse,
@@ -23,8 +21,6 @@ from barnabas.wire.messages.produce import (
     ProduceResponse,
     ProduceTopicResponse,
 )
-
-ZSTD_SINCE = 7
 
 if TYPE_CHECKING:
     from barnabas.broker.broker import Broker
@@ -52,28 +48,21 @@ def produce(
         raise Refused(
             Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "Transactions are not supported by this broker."
         )
-    get = broker.replicas.get
     now = broker.clock.now()
+    version = header.api_version
     answers = []
-    unflushed = []
+    waiting = []
     failed = False
     for topic in request.topic_data:
         name = topic.name
         rows = []
         for part in topic.partition_data:
             try:
-                if name in INTERNAL_TOPICS:
-                    raise Refused(Code.INVALID_TOPIC_EXCEPTION, "Only the broker writes to its own topics.")
-                partition = get(name, part.index)
-                if part.records is None:
-                    raise Refused(Code.INVALID_RECORD, "there is no record batch for the partition")
-                if header.api_version < ZSTD_SINCE:
-                    _refuse_zstd(part.records)
-                appended = partition.append(part.records, now)
+                partition, appended = accept(broker, name, part.index, part.records, version=version, now=now)
                 log = partition.log
                 row = ProducePartitionResponse(part.index, 0, appended.first, appended.append_time, log.start)
-                if appended.last >= partition.high_watermark:
-                    unflushed.append((partition, row, Offset(appended.last + 1)))
+                if not is_stored(partition, appended):
+                    waiting.append((partition, appended, row))
             except Refused as refused:
                 failed = True
                 broker.note_refusal("Produce", refused, name, part.index)
@@ -85,30 +74,21 @@ def produce(
             peer.close()
         return None
     response = ProduceResponse(answers)
-    return _when_flushed(broker, response, unflushed) if unflushed else response
+    return _when_stored(broker, response, waiting) if waiting else response
 
 
-async def _when_flushed(
+async def _when_stored(
     broker: "Broker",
     response: ProduceResponse,
-    unflushed: list[tuple[Partition, ProducePartitionResponse, Offset]],
+    waiting: list[tuple[Partition, Appended, ProducePartitionResponse]],
 ) -> ProduceResponse:
-    """Answer only when all that flush.messages wants on the disk is there."""
-    for partition, row, end in unflushed:
+    """Answer only when every batch counts as stored."""
+    for partition, appended, row in waiting:
         try:
-            await broker.flusher.flush(partition, end)
+            await stored(broker, partition, appended)
         except Refused as refused:
-            broker.note_refusal("Produce", refused, *partition.tp)
             row.error_code, row.base_offset, row.error_message = refused.code, -1, refused.message
     return response
-
-
-def _refuse_zstd(records: memoryview) -> None:
-    """Who speaks an older version could not have read it back: Kafka refuses it, and so do we."""
-    if len(records) >= HEADER_SIZE and records[ATTRIBUTES_AT + 1] & CODEC_MASK == Compression.ZSTD:
-        raise Refused(
-            Code.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce in version {ZSTD_SINCE} or newer"
-        )
 
 
 def refused_row(index: int, refused: Refused) -> ProducePartitionResponse:

@@ -9,21 +9,28 @@ Always holds: what is known here is exactly what decoding and encoding would giv
 unusual is left to them, and nothing has happened then.
 """
 
+from asyncio import ensure_future
 from collections.abc import Callable
 from struct import Struct, error
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from barnabas.broker.acceptance import accept, is_stored, stored
 from barnabas.broker.handlers.produce import refused_row
+from barnabas.broker.partition import Partition
+from barnabas.broker.router import Later
 from barnabas.broker.shortcuts import Attempt, shortcut
 from barnabas.errors import Refused
+from barnabas.log.log import Appended
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.decoding import varint_rest
 from barnabas.wire.frames import RequestHeader, encode_request, encode_response
 from barnabas.wire.messages.produce import (
+    ProducePartition,
     ProducePartitionResponse,
     ProduceRequest,
     ProduceResponse,
+    ProduceTopic,
     ProduceTopicResponse,
 )
 from barnabas.wire.schema import Chunk
@@ -49,7 +56,6 @@ _CORRELATION = Struct(">i").unpack_from
 _LENGTH = Struct(">i")
 _CORRELATION_AT = 4
 _BODY_AT = 8
-_NO_LIMIT = 2**63 - 1
 _OPEN = -0x0102030405060708, -0x1112131415161718, -0x2122232425262728
 
 
@@ -62,6 +68,14 @@ class Envelope(NamedTuple):
     length: bytes
     middle: bytes
     end: bytes
+    request: ProduceRequest
+    """The same without records: for an error that nobody foresaw."""
+
+    def answer(self, correlation_id: int, partition: Partition, appended: Appended) -> list[Chunk]:
+        """That the batch is stored."""
+        first, _, append_time, _ = appended
+        _, _, pack, length, middle, end, _ = self
+        return [pack(length, correlation_id, middle, first, append_time, partition.log.start, end)]
 
 
 @shortcut(ApiKey.PRODUCE)
@@ -116,17 +130,16 @@ class RepeatedProduces:
 class RepeatedProduce:
     """Mutable: how long the envelope of a connection's last request was, and all envelopes of its version."""
 
-    __slots__ = ("_broker", "_envelopes", "_is_flexible", "_metrics", "_version", "size")
+    __slots__ = ("_broker", "_envelopes", "_is_flexible", "_route", "size")
 
     def __init__(self, broker: "Broker", route: "Route", envelopes: dict[bytes, Envelope]) -> None:
         self._broker = broker
-        self._version = route.version
-        self._metrics = route.metrics
+        self._route = route
         self._envelopes = envelopes
         self._is_flexible = route.version >= _FLEXIBLE
         self.size = _NOT_REPEATING
 
-    def answer(self, frame: memoryview, peer: "Connection") -> list[Chunk] | None:
+    def answer(self, frame: memoryview, peer: "Connection") -> list[Chunk] | Later | None:
         at = self.size
         envelope = self._envelopes.get(frame[_BODY_AT:at].tobytes())
         if envelope is None:
@@ -150,40 +163,52 @@ class RepeatedProduce:
         except (IndexError, error):
             return None
         broker = self._broker
-        partition = broker.replicas.find(envelope.topic, envelope.partition)
-        if partition is None or partition.log.config.flush_messages != _NO_LIMIT:
-            return None
         (correlation_id,) = _CORRELATION(frame, _CORRELATION_AT)
         try:
-            first, _, append_time, _ = partition.append(frame[at:end], broker.clock.now())
+            partition, appended = accept(
+                broker,
+                envelope.topic,
+                envelope.partition,
+                frame[at:end],
+                version=self._route.version,
+                now=broker.clock.now(),
+            )
+        except Refused as refused:
+            broker.note_refusal("Produce", refused, envelope.topic, envelope.partition)
+            return self._refusal(envelope, correlation_id, refused)
+        if not is_stored(partition, appended):
+            later = self._when_stored(envelope, correlation_id, partition, appended)
+            return Later(
+                ensure_future(later), self._route, envelope.request, correlation_id, peer.address, started
+            )
+        answer = envelope.answer(correlation_id, partition, appended)
+        self._route.metrics.observe(perf_counter() - started)
+        return answer
+
+    async def _when_stored(
+        self, envelope: Envelope, correlation_id: int, partition: Partition, appended: Appended
+    ) -> list[Chunk]:
+        try:
+            await stored(self._broker, partition, appended)
         except Refused as refused:
             return self._refusal(envelope, correlation_id, refused)
-        answer = envelope.pack(
-            envelope.length,
-            correlation_id,
-            envelope.middle,
-            first,
-            append_time,
-            partition.log.start,
-            envelope.end,
-        )
-        self._metrics.observe(perf_counter() - started)
-        return [answer]
+        return envelope.answer(correlation_id, partition, appended)
 
     def _refusal(self, envelope: Envelope, correlation_id: int, refused: Refused) -> list[Chunk]:
-        self._broker.note_refusal("Produce", refused, envelope.topic, envelope.partition)
         row = refused_row(envelope.partition, refused)
         response = ProduceResponse([ProduceTopicResponse(envelope.topic, [row])])
-        return encode_response(response, self._version, correlation_id)
+        return encode_response(response, self._route.version, correlation_id)
 
 
 def _granted(response: Any) -> bool:
-    if type(response) is not ProduceResponse:
-        return False
-    return not response.responses[0].partition_responses[0].error_code
+    """Whether the batch was taken, also where the answer waits for the disk."""
+    if type(response) is ProduceResponse:
+        return not response.responses[0].partition_responses[0].error_code
+    return response is not None
 
 
 def _envelope(topic: str, index: int, version: int) -> Envelope:
+    request = ProduceRequest(topic_data=[ProduceTopic(topic, [ProducePartition(index)])])
     row = ProducePartitionResponse(index, 0, *_OPEN)
     (answer,) = encode_response(ProduceResponse([ProduceTopicResponse(topic, [row])]), version, 0)
     whole = bytes(answer)  # type: ignore[arg-type]
@@ -193,8 +218,8 @@ def _envelope(topic: str, index: int, version: int) -> Envelope:
     middle, end = whole[8:at], whole[at + len(numbers) :]
     pack = Struct(f">4si{len(middle)}s{count}q{len(end)}s").pack
     if count == 3:
-        return Envelope(topic, index, pack, whole[:4], middle, end)
-    return Envelope(topic, index, _without_log_start(pack), whole[:4], middle, end)
+        return Envelope(topic, index, pack, whole[:4], middle, end, request)
+    return Envelope(topic, index, _without_log_start(pack), whole[:4], middle, end, request)
 
 
 def _without_log_start(pack: Callable[..., bytes]) -> Callable[..., bytes]:
