@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterable
+from uuid import UUID
 
 import pytest
 
@@ -261,6 +262,19 @@ def test_what_was_found_before_a_seek_means_nothing_after_it() -> None:
     fetches.seek(HERE, 8)
     assert fetches.settle() == []
     assert fetches.positions() == {HERE: 8}
+
+
+def test_a_topic_that_was_made_anew_is_another_log() -> None:
+    """Its epochs begin anew, and may be the same: the id tells."""
+    fetches = fetched([(0, 10, 0)])
+    again = led(0)._replace(topic_id=UUID(int=7))
+    fetches.reading(HERE).leader = led(0)._replace(topic_id=UUID(int=6))
+    assert fetches.plan(0.0, lambda _: again) == []
+    assert fetches.checks() == [], "there is nothing to ask"
+    (told,) = fetches.settle()
+    assert "offsets 0 to 9" in told
+    (plan,) = fetches.plan(0.0, lambda _: again)
+    assert row_of(plan).fetch_offset == 0
 
 
 def test_commits_carry_the_epoch_of_the_record_before() -> None:

@@ -93,7 +93,7 @@ class Fetcher:
         if found is None or found.leader not in snapshot.brokers:
             self._explain(partition)
             return None
-        return Leader(found.leader, found.leader_epoch)
+        return Leader(found.leader, found.leader_epoch, snapshot.topics[partition.topic].id)
 
     def _explain(self, partition: TopicPartition) -> None:
         """A partition nobody leads is waited for; one that there is not is a mistake, told once."""

@@ -22,6 +22,7 @@ from barnabas.wire.messages.fetch import (
     FetchResponse,
     FetchTopic,
 )
+from barnabas.wire.schema import NO_ID
 
 COMMITTED = -(1 << 62)
 """Asks for what the group has committed, where a timestamp would ask for an offset by time."""
@@ -71,6 +72,8 @@ class Truncation(NamedTuple):
     asked: Asked
     found: EpochEnd
 
+
+FIRST_EPOCH = 0
 
 _DOUBTS = 3
 """How often a leader with an older epoch than ours is asked again before its word counts: it may be one of old."""
@@ -450,12 +453,17 @@ class Fetches:
 
     def _trusts(self, reading: Reading, leader: Leader) -> bool:
         """Whether a new leader's log surely has what was read; else it is asked before anything is fetched."""
+        asked = Asked(reading, reading.version, reading.fetch_offset)
+        if reading.leader is not None and NO_ID != leader.topic_id != reading.leader.topic_id != NO_ID:
+            # Another topic of the same name: nothing of what was read is in its log.
+            reading.leader = leader
+            self._take_end(asked, EpochEnd(FIRST_EPOCH, 0))
+            return not reading.is_asked
         epoch = reading.epoch_before(reading.fetch_offset)
         if NO_EPOCH in (epoch, leader.epoch) or epoch == leader.epoch:
             reading.leader, reading.leader_tells = leader, False
             return True
         reading.is_asked = True
-        asked = Asked(reading, reading.version, reading.fetch_offset)
         self._checks.append(Check(asked, leader, epoch))
         return False
 

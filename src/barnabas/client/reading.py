@@ -9,11 +9,13 @@ from collections import deque
 from operator import itemgetter
 from struct import Struct
 from typing import NamedTuple
+from uuid import UUID
 
 from barnabas.errors import Code, Refused
 from barnabas.types import BrokerId, TopicPartition
 from barnabas.wire.batch import HEADER_SIZE, LAST_OFFSET_DELTA_AT, LOG_OVERHEAD
 from barnabas.wire.messages.fetch import AbortedTransaction
+from barnabas.wire.schema import NO_ID
 
 NO_EPOCH = -1
 
@@ -25,10 +27,11 @@ _offset = itemgetter(0)
 
 
 class Leader(NamedTuple):
-    """Who leads a partition, and since which epoch."""
+    """Who leads a partition, and since which epoch; of a topic that was made anew, the id is another."""
 
     node: BrokerId
     epoch: int
+    topic_id: UUID = NO_ID
 
 
 class Position(NamedTuple):
