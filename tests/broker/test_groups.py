@@ -53,7 +53,7 @@ from barnabas.wire.messages.topics import (
     DeleteTopicState,
 )
 from tests.broker.speaking import batch, connect, create, produce
-from tests.coordinator.members import subscription
+from tests.coordinator.classic.members import subscription
 from tests.deadline import eventually
 from tests.process import BrokerProcess
 from tests.raw import RawConnection, frame_of

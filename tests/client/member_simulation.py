@@ -15,8 +15,8 @@ from barnabas.client.assignors import assignors_of
 from barnabas.client.consumer_group_member import ConsumerGroupMember
 from barnabas.client.group_member import GroupMember
 from barnabas.client.member import Member, Phase
-from barnabas.coordinator.classic import ClassicGroup
-from barnabas.coordinator.consumer_group import ConsumerGroup
+from barnabas.coordinator.classic.group import ClassicGroup
+from barnabas.coordinator.consumer.group import ConsumerGroup
 from barnabas.coordinator.coordinator import GroupCoordinator
 from barnabas.coordinator.effects import Context, Effects, TopicFacts
 from barnabas.coordinator.records import decode, encode
@@ -30,7 +30,7 @@ from barnabas.wire.messages.groups import (
     SyncGroupRequest,
 )
 from barnabas.wire.messages.offsets import OffsetCommitRequest
-from tests.coordinator.members import GROUP, commit_request
+from tests.coordinator.classic.members import GROUP, commit_request
 from tests.coordinator.shell import config
 
 FAULTY_S = 90.0

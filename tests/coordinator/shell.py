@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from barnabas.config import BrokerConfig, broker_config
-from barnabas.coordinator.classic import ClassicGroup, State
+from barnabas.coordinator.classic.group import ClassicGroup, State
 from barnabas.coordinator.coordinator import GroupCoordinator
 from barnabas.coordinator.effects import Context, Effects, TopicFacts
 from barnabas.coordinator.records import decode, encode

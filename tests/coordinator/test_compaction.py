@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from barnabas.coordinator.classic import ClassicGroup
+from barnabas.coordinator.classic.group import ClassicGroup
 from barnabas.coordinator.coordinator import GroupCoordinator
 from barnabas.coordinator.effects import Effects
 from barnabas.coordinator.records import decode
-from tests.coordinator.simulation import compacted
-from tests.coordinator.upgrade_simulation import MixedWorld, settings
+from tests.coordinator.classic.simulation import compacted
+from tests.coordinator.consumer.upgrade_simulation import MixedWorld, settings
 
 
 class Compacting(MixedWorld):

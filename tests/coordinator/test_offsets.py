@@ -17,7 +17,7 @@ from barnabas.wire.messages.offsets import (
     OffsetFetchRequest,
     OffsetFetchTopic,
 )
-from tests.coordinator.members import (
+from tests.coordinator.classic.members import (
     GROUP,
     Member,
     commit,

@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from barnabas.config import BrokerConfig
-from barnabas.coordinator import classic_members
-from barnabas.coordinator.classic import ClassicGroup, State
-from barnabas.coordinator.consumer_group import ConsumerGroup
-from barnabas.coordinator.consumer_member import JOINING
+from barnabas.coordinator.classic.group import ClassicGroup, State
+from barnabas.coordinator.consumer import classic_members
+from barnabas.coordinator.consumer.group import ConsumerGroup
+from barnabas.coordinator.consumer.member import JOINING
+from barnabas.coordinator.consumer.upgrade import upgrade_records
 from barnabas.coordinator.effects import (
     NEVER,
     Context,
@@ -33,7 +34,6 @@ from barnabas.coordinator.records import (
 )
 from barnabas.coordinator.refusals import refusal
 from barnabas.coordinator.timetable import Timetable
-from barnabas.coordinator.upgrade import upgrade_records
 from barnabas.errors import Code, Refused
 from barnabas.wire.messages.consumer_groups import (
     ConsumerGroupDescribeRequest,

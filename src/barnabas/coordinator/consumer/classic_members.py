@@ -8,14 +8,14 @@ assigns. Its generation is its member epoch. Nothing waits here: every request i
 from collections.abc import Mapping
 from dataclasses import replace
 
-from barnabas.coordinator.classic import CONSUMERS, MEMBER_ID_REQUIRED_SINCE
-from barnabas.coordinator.consumer_group import ConsumerGroup
-from barnabas.coordinator.consumer_member import Member, Progress
+from barnabas.coordinator.classic.group import CONSUMERS, MEMBER_ID_REQUIRED_SINCE
+from barnabas.coordinator.classic.members import protocols_of, rebalance_timeout_of
+from barnabas.coordinator.consumer.group import ConsumerGroup
+from barnabas.coordinator.consumer.member import Member, Progress
+from barnabas.coordinator.consumer.partition_names import assignment_bytes, ids_of
+from barnabas.coordinator.consumer.upgrade import classic_metadata
 from barnabas.coordinator.effects import Context, Effects, TopicFacts
-from barnabas.coordinator.members import protocols_of, rebalance_timeout_of
-from barnabas.coordinator.partition_names import assignment_bytes, ids_of
 from barnabas.coordinator.records import ClassicMemberMetadata, Record
-from barnabas.coordinator.upgrade import classic_metadata
 from barnabas.errors import Code, Refused
 from barnabas.wire.messages.consumer_protocol import Subscription, subscription_of
 from barnabas.wire.messages.groups import (

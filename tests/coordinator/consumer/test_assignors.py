@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from barnabas.coordinator.assignors import (
+from barnabas.coordinator.consumer.assignors import (
     ASSIGNORS,
     Subscriber,
     Target,

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 
 from barnabas.config import BrokerConfig
-from barnabas.coordinator.assignors import ASSIGNORS, Subscriber, Target
-from barnabas.coordinator.consumer_member import Member
+from barnabas.coordinator.consumer.assignors import ASSIGNORS, Subscriber, Target
+from barnabas.coordinator.consumer.member import Member
+from barnabas.coordinator.consumer.pattern import pattern
 from barnabas.coordinator.effects import TopicFacts
-from barnabas.coordinator.pattern import pattern
 
 
 def resolve(members: Iterable[Member], topics: Mapping[str, TopicFacts]) -> dict[str, frozenset[str]]:

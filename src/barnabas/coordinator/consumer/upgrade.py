@@ -14,13 +14,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from uuid import UUID
 
 from barnabas.config import BrokerConfig
-from barnabas.coordinator.assignors import Target
-from barnabas.coordinator.classic import CONSUMERS, ClassicGroup
-from barnabas.coordinator.consumer_group_state import ConsumerGroupState
-from barnabas.coordinator.consumer_member import Member
+from barnabas.coordinator.classic.group import CONSUMERS, ClassicGroup
+from barnabas.coordinator.classic.members import Members, MemberState
+from barnabas.coordinator.consumer.assignors import Target
+from barnabas.coordinator.consumer.member import Member
+from barnabas.coordinator.consumer.partition_names import assignment_bytes, ids_of
+from barnabas.coordinator.consumer.state import ConsumerGroupState
+from barnabas.coordinator.consumer.targets import hash_of, subscribed
 from barnabas.coordinator.effects import TopicFacts
-from barnabas.coordinator.members import Members, MemberState
-from barnabas.coordinator.partition_names import assignment_bytes, ids_of
 from barnabas.coordinator.records import (
     ClassicMemberMetadata,
     ClassicProtocol,
@@ -28,7 +29,6 @@ from barnabas.coordinator.records import (
     GroupMetadataValue,
     Record,
 )
-from barnabas.coordinator.targets import hash_of, subscribed
 from barnabas.errors import Code, Refused
 from barnabas.wire.messages.consumer_protocol import assignment_of, subscription_of
 from barnabas.wire.schema import Malformed

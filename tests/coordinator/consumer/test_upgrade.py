@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from barnabas.coordinator.classic import ClassicGroup, State
-from barnabas.coordinator.consumer_group import ConsumerGroup
-from barnabas.coordinator.consumer_member import LEFT
+from barnabas.coordinator.classic.group import ClassicGroup, State
+from barnabas.coordinator.consumer.group import ConsumerGroup
+from barnabas.coordinator.consumer.member import LEFT
 from barnabas.errors import Code
 from barnabas.wire.messages.consumer_groups import (
     ConsumerGroupHeartbeatRequest,

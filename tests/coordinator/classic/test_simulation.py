@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from barnabas.coordinator.classic import ClassicGroup
+from barnabas.coordinator.classic.group import ClassicGroup
 from barnabas.coordinator.offsets import CommittedOffsets
 from barnabas.coordinator.records import OffsetCommitKey, OffsetCommitValue
 from barnabas.wire.messages.offsets import OffsetCommitRequest
-from tests.coordinator.simulation import World
+from tests.coordinator.classic.simulation import World
 
 BLOCK = 100
 BLOCKS = 200 if os.environ.get("BARNABAS_SOAK") else 20

@@ -10,7 +10,7 @@ from enum import IntEnum
 from typing import TypeAlias
 from uuid import UUID
 
-from barnabas.coordinator.assignors import Target
+from barnabas.coordinator.consumer.assignors import Target
 from barnabas.coordinator.records import (
     ClassicMemberMetadata,
     ConsumerGroupCurrentMemberAssignmentKey,

@@ -15,8 +15,8 @@ from enum import Enum
 from typing import Any
 
 from barnabas.config import BrokerConfig
+from barnabas.coordinator.classic.members import Members, MemberState
 from barnabas.coordinator.effects import NEVER, Effects, Token
-from barnabas.coordinator.members import Members, MemberState
 from barnabas.coordinator.records import GroupMetadataKey, GroupMetadataValue, Record
 from barnabas.errors import Code
 from barnabas.wire.codec import Malformed

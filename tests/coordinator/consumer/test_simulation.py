@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from tests.coordinator.consumer_simulation import World
-from tests.coordinator.upgrade_simulation import MixedWorld
+from tests.coordinator.consumer.simulation import World
+from tests.coordinator.consumer.upgrade_simulation import MixedWorld
 
 BLOCK = 50
 BLOCKS = 200 if os.environ.get("BARNABAS_SOAK") else 10

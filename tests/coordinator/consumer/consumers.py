@@ -6,9 +6,9 @@ from uuid import UUID
 import pytest
 
 from barnabas.config import BrokerConfig
-from barnabas.coordinator import classic_members
-from barnabas.coordinator.consumer_group import ConsumerGroup
-from barnabas.coordinator.consumer_member import Member
+from barnabas.coordinator.consumer import classic_members
+from barnabas.coordinator.consumer.group import ConsumerGroup
+from barnabas.coordinator.consumer.member import Member
 from barnabas.coordinator.effects import Context, Effects, TopicFacts
 from barnabas.coordinator.records import Record
 from barnabas.errors import Code, Refused

@@ -13,11 +13,8 @@ from dataclasses import replace
 from uuid import UUID
 
 from barnabas.config import BrokerConfig
-from barnabas.coordinator.assignors import Target
-from barnabas.coordinator.consumer_group_state import ConsumerGroupState
-from barnabas.coordinator.consumer_member import AWAY, JOINING, LEFT, Held, Member
-from barnabas.coordinator.effects import Context, Effects, TopicFacts
-from barnabas.coordinator.heartbeats import (
+from barnabas.coordinator.consumer.assignors import Target
+from barnabas.coordinator.consumer.heartbeats import (
     assignment_of,
     check_epoch,
     check_request,
@@ -26,10 +23,10 @@ from barnabas.coordinator.heartbeats import (
     owned_of,
     told,
 )
-from barnabas.coordinator.member_timers import MemberTimers
-from barnabas.coordinator.reconciliation import Owned, reconcile
-from barnabas.coordinator.records import Record
-from barnabas.coordinator.targets import (
+from barnabas.coordinator.consumer.member import AWAY, JOINING, LEFT, Held, Member
+from barnabas.coordinator.consumer.reconciliation import Owned, reconcile
+from barnabas.coordinator.consumer.state import ConsumerGroupState
+from barnabas.coordinator.consumer.targets import (
     assign,
     hash_of,
     offered_assignors,
@@ -37,7 +34,10 @@ from barnabas.coordinator.targets import (
     resolve,
     subscribed,
 )
-from barnabas.coordinator.upgrade import can_downgrade, downgrade_records
+from barnabas.coordinator.consumer.timers import MemberTimers
+from barnabas.coordinator.consumer.upgrade import can_downgrade, downgrade_records
+from barnabas.coordinator.effects import Context, Effects, TopicFacts
+from barnabas.coordinator.records import Record
 from barnabas.errors import Code, Refused
 from barnabas.wire.messages.consumer_groups import (
     ConsumerGroupHeartbeatRequest,

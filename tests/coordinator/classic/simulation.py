@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from barnabas.coordinator.classic import ClassicGroup, State
+from barnabas.coordinator.classic.group import ClassicGroup, State
 from barnabas.coordinator.coordinator import GroupCoordinator
 from barnabas.coordinator.effects import Context, Effects, TopicFacts
 from barnabas.coordinator.records import (
@@ -36,7 +36,7 @@ from barnabas.wire.messages.offsets import (
     OffsetFetchRequest,
     OffsetFetchTopic,
 )
-from tests.coordinator.members import GROUP, commit_request, join_request, subscription
+from tests.coordinator.classic.members import GROUP, commit_request, join_request, subscription
 from tests.coordinator.shell import config, lasting
 
 TOPIC = "orders"

@@ -11,12 +11,12 @@ from uuid import UUID
 import pytest
 
 from barnabas.config import BrokerConfig
-from barnabas.coordinator import classic_members
-from barnabas.coordinator.consumer_group import ConsumerGroup
-from barnabas.coordinator.consumer_group_state import ConsumerGroupState
-from barnabas.coordinator.consumer_member import AWAY, LEFT, Member
+from barnabas.coordinator.consumer import classic_members
+from barnabas.coordinator.consumer.group import ConsumerGroup
+from barnabas.coordinator.consumer.member import AWAY, LEFT, Member
+from barnabas.coordinator.consumer.pattern import pattern
+from barnabas.coordinator.consumer.state import ConsumerGroupState
 from barnabas.coordinator.effects import Context, Effects, TopicFacts
-from barnabas.coordinator.pattern import pattern
 from barnabas.coordinator.records import Record, decode, encode
 from barnabas.errors import Code, Refused
 from barnabas.wire.messages.consumer_groups import (

@@ -5,8 +5,8 @@ when one of them comes and a classic group when the last of them goes, in the sa
 from typing import Any
 
 from barnabas.config import BrokerConfig
-from barnabas.coordinator.classic import ClassicGroup, State
-from barnabas.coordinator.consumer_group import ConsumerGroup
+from barnabas.coordinator.classic.group import ClassicGroup, State
+from barnabas.coordinator.consumer.group import ConsumerGroup
 from barnabas.coordinator.coordinator import GroupCoordinator
 from barnabas.coordinator.effects import Context, Effects
 from barnabas.coordinator.records import decode, encode
@@ -26,7 +26,7 @@ from barnabas.wire.messages.groups import (
     SyncGroupAssignment,
     SyncGroupRequest,
 )
-from tests.coordinator.consumer_simulation import GROUP, SESSION_MS, Client, Lost, Modern, World
+from tests.coordinator.consumer.simulation import GROUP, SESSION_MS, Client, Lost, Modern, World
 from tests.coordinator.metadata import assigned_bytes, subscription_bytes
 
 PATIENCE_MS = 15_000

@@ -4,8 +4,7 @@ How members come together is in `rebalance`. What a replay of the log gives is t
 or Empty, and the last such generation otherwise. What members tell one another (metadata, assignments) is bytes here.
 """
 
-from barnabas.coordinator.effects import NEVER, Context, Effects, Token
-from barnabas.coordinator.members import (
+from barnabas.coordinator.classic.members import (
     Members,
     MemberState,
     member_from_record,
@@ -13,7 +12,8 @@ from barnabas.coordinator.members import (
     protocols_of,
     rebalance_timeout_of,
 )
-from barnabas.coordinator.rebalance import CONSUMERS, Rebalance, State
+from barnabas.coordinator.classic.rebalance import CONSUMERS, Rebalance, State
+from barnabas.coordinator.effects import NEVER, Context, Effects, Token
 from barnabas.coordinator.records import GroupMetadataKey, GroupMetadataValue, Record
 from barnabas.errors import Code, Refused
 from barnabas.wire.messages.groups import (

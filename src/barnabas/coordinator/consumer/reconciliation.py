@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import TypeAlias
 from uuid import UUID
 
-from barnabas.coordinator.assignors import Target
-from barnabas.coordinator.consumer_member import Held, Member, Progress
+from barnabas.coordinator.consumer.assignors import Target
+from barnabas.coordinator.consumer.member import Held, Member, Progress
 from barnabas.errors import Code, Refused
 
 Owned: TypeAlias = Mapping[UUID, Set[int]]

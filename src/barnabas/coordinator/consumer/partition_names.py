@@ -8,8 +8,8 @@ from collections.abc import Mapping, Set
 from struct import Struct, error
 from uuid import UUID
 
-from barnabas.coordinator.assignors import Target
-from barnabas.coordinator.consumer_member import Held
+from barnabas.coordinator.consumer.assignors import Target
+from barnabas.coordinator.consumer.member import Held
 from barnabas.coordinator.effects import TopicFacts
 from barnabas.wire.messages.consumer_protocol import AssignedPartitions, PartitionsOfTopic, to_bytes
 

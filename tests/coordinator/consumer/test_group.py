@@ -6,8 +6,8 @@ from uuid import UUID
 import pytest
 
 from barnabas.config import BrokerConfig
-from barnabas.coordinator.consumer_group import ConsumerGroup
-from barnabas.coordinator.consumer_member import AWAY, LEFT, Progress
+from barnabas.coordinator.consumer.group import ConsumerGroup
+from barnabas.coordinator.consumer.member import AWAY, LEFT, Progress
 from barnabas.coordinator.effects import Effects, TopicFacts
 from barnabas.coordinator.records import (
     ConsumerGroupMetadataKey,
@@ -17,7 +17,7 @@ from barnabas.coordinator.records import (
     encode,
 )
 from barnabas.errors import Code
-from tests.coordinator.consumers import GROUP, ORDERS, PAYMENTS, Story, told
+from tests.coordinator.consumer.consumers import GROUP, ORDERS, PAYMENTS, Story, told
 
 ALL = {ORDERS: [0, 1, 2, 3]}
 

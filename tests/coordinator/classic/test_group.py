@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.coordinator.classic import ClassicGroup, State
+from barnabas.coordinator.classic.group import ClassicGroup, State
 from barnabas.errors import Code
 from barnabas.wire.messages.groups import (
     DeleteGroupsRequest,
@@ -16,7 +16,7 @@ from barnabas.wire.messages.groups import (
     ListGroupsRequest,
     SyncGroupRequest,
 )
-from tests.coordinator.members import (
+from tests.coordinator.classic.members import (
     GROUP,
     ORDERS,
     REBALANCE_MS,

@@ -8,8 +8,8 @@ back and has not said that it did.
 from collections.abc import Mapping
 from uuid import UUID
 
-from barnabas.coordinator.assignors import Target
-from barnabas.coordinator.consumer_member import LEFT, Held, Member, target_of, target_rows
+from barnabas.coordinator.consumer.assignors import Target
+from barnabas.coordinator.consumer.member import LEFT, Held, Member, target_of, target_rows
 from barnabas.coordinator.records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,

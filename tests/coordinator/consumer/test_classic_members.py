@@ -5,7 +5,7 @@ import pytest
 from barnabas.errors import Code
 from barnabas.wire.messages.consumer_protocol import assignment_of
 from barnabas.wire.messages.groups import LeavingMember
-from tests.coordinator.consumers import ORDERS, Story, told
+from tests.coordinator.consumer.consumers import ORDERS, Story, told
 
 PROTOCOL = "cooperative-sticky"
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from barnabas.coordinator.consumer_member import AWAY, JOINING, Held, Member
+from barnabas.coordinator.consumer.member import AWAY, JOINING, Held, Member
+from barnabas.coordinator.consumer.pattern import pattern
+from barnabas.coordinator.consumer.reconciliation import Owned, owns_only
 from barnabas.coordinator.effects import Context
-from barnabas.coordinator.pattern import pattern
-from barnabas.coordinator.reconciliation import Owned, owns_only
 from barnabas.errors import Code, Refused
 from barnabas.wire.messages.consumer_groups import (
     Assignment,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from barnabas.config import BrokerConfig
-from barnabas.coordinator.consumer_member import Member, Progress
+from barnabas.coordinator.consumer.member import Member, Progress
 from barnabas.coordinator.effects import NEVER
 
 RETRY_MS = 1000

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from barnabas.coordinator.pattern import MAX_LENGTH, Pattern, pattern
+from barnabas.coordinator.consumer.pattern import MAX_LENGTH, Pattern, pattern
 from barnabas.errors import Code, Refused
 
 
