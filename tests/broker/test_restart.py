@@ -325,6 +325,27 @@ def test_an_emptied_log_does_not_look_truncated_after_a_restart(tmp_path: Path) 
                 assert (row.leader_epoch, row.end_offset) == end
 
 
+def test_a_running_broker_has_index_files_beside_its_log(start_broker: Callable[..., BrokerProcess]) -> None:
+    broker = start_broker("log.flush.offset.checkpoint.interval.ms=20", "log.index.interval.bytes=100")
+    folder = broker.data / "t-0"
+
+    def sizes() -> dict[str, int]:
+        return {path.suffix: path.stat().st_size for path in folder.glob("0*")}
+
+    with RawConnection(broker.port) as connection:
+        create(connection, "t")
+        assert sizes() == {".log": 0, ".index": 0, ".timeindex": 0}
+        for _ in range(10):
+            produce(connection, "t", batch(b"x" * 200))
+        # The first entry is the second batch's.
+        eventually(lambda: sizes()[".index"] == 9 * 8, "a checkpoint to write the index")
+        assert 12 <= sizes()[".timeindex"] <= 9 * 12
+    broker.kill()
+    broker.start()
+    with RawConnection(broker.port) as connection:
+        assert produce(connection, "t", batch(b"y")).base_offset == 10
+
+
 def _delete_records(connection: RawConnection, topic: str, offsets: dict[int, int]) -> list[tuple[int, int]]:
     wanted = [DeleteRecordsPartition(partition, offset) for partition, offset in offsets.items()]
     answer = connection.ask(DeleteRecordsRequest([DeleteRecordsTopic(topic, wanted)]), 2)

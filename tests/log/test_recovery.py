@@ -254,7 +254,7 @@ def test_what_was_deleted_stays_deleted() -> None:
 def test_a_new_partition_may_begin_anywhere() -> None:
     disk = SimulatedDisk()
     assert (_open(disk, start=5).start, _open(disk, start=5).end) == (5, 5)
-    assert disk.list(FOLDER) == [name_of(5, ".log")]
+    assert disk.list(FOLDER) == [name_of(5, ending) for ending in (".index", ".log", ".timeindex")]
 
 
 def test_recovery_needs_little_memory_whatever_the_batches_claim(tmp_path: Path) -> None:
@@ -314,7 +314,10 @@ def test_what_is_damaged_below_the_recovery_point_takes_nothing_with_it(
     assert log.read(Offset(0), 1, log.end) is not None
     if harm == "length":
         with pytest.raises(Refused, match="holds no record batch"):
-            log.read(Offset(header.base_offset + 1), 1, log.end)
+            log.read(Offset(header.base_offset), 1, log.end)
+    following = log.read(Offset(header.base_offset + 1), 1, log.end)
+    assert following is not None
+    assert following.read() == before[header.base_offset + 1]
     assert append(log, b"on") == 60
 
 

@@ -76,7 +76,12 @@ class Housekeeping:
         }
 
     async def checkpoint(self) -> None:
-        """Write recovery points, log starts and high watermarks down; make what there was no room for."""
+        """Write indexes, recovery points, log starts and high watermarks down; make what there was no room for."""
+        async for partition in self._partitions():
+            try:
+                partition.log.write_indexes()
+            except Refused as refused:
+                self._broker.note_refusal("Checkpoint", refused, *partition.tp)
         self._broker.directories.checkpoint(self._broker.replicas.high_watermarks())
         if self._broker.metadata.owed:
             await self._broker.metadata.settle()

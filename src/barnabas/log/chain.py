@@ -217,8 +217,7 @@ def _newest(segment: Segment, start: Offset, below: Offset) -> tuple[Millis, Off
     """
     candidates: list[tuple[Millis, Offset]] = []
     newest: tuple[int, BatchHeader] | None = None
-    place = segment.locate(start)
-    for position, header in segment.headers(place[0]) if place else ():
+    for position, header in segment.headers_from(start):
         if header.base_offset >= below:
             break
         if header.base_offset < start:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from barnabas.disk import Disk, File, write_atomically
 from barnabas.log.epochs import EpochStart, LeaderEpochs
+from barnabas.log.index_notes import IndexNote
 from barnabas.types import Offset
 
 EPOCHS = "leader-epoch-checkpoint"
@@ -29,6 +30,8 @@ class Flush:
     """How often names had changed when this was begun."""
     renamed: bool
     """Whether some of these changes do not last yet."""
+    notes: list[IndexNote]
+    """What will last of segments whose indexes are among the files."""
 
     def run(self) -> None:
         """Blocks until all is on the disk; raises OSError. May run in any thread, once."""

@@ -37,13 +37,21 @@ class SparseIndex:
         self._tail = bytearray()
 
     @classmethod
-    def load(cls, disk: Disk, path: str, entry: Struct) -> "SparseIndex | None":
-        """The index in a file; None where there is none, or one that ends inside an entry."""
+    def load(cls, disk: Disk, path: str, entry: Struct, length: int | None = None) -> "SparseIndex | None":
+        """The index in a file; None where there is none, or one that ends inside an entry.
+
+        With a `length` so many bytes of it count, and it is None where they are not there.
+        """
         index = cls(disk, path, entry)
         try:
             file = disk.open(path)
         except FileNotFoundError:
             return None
+        if length is not None:
+            if file.size < length:
+                return None
+            if file.size > length:
+                file.truncate(length)
         index._file = file
         index._stored, torn = divmod(file.size, entry.size)
         return None if torn else index
@@ -103,6 +111,27 @@ class SparseIndex:
         self._tail.clear()
         self._opened().truncate(keep * self._entry.size)
         self._stored = keep
+
+    def after(self, second: int) -> tuple[int, int] | None:
+        """The first entry whose second number is above this one."""
+        number = bisect_right(range(len(self)), second, key=lambda i: self[i][1])
+        return self[number] if number < len(self) else None
+
+    @property
+    def stored_bytes(self) -> int:
+        """How long the file is."""
+        return self._stored * self._entry.size
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the file has all entries."""
+        return not self._tail
+
+    def create(self) -> None:
+        """Begin with an empty file, whatever one of this name held."""
+        file = self._disk.open(self.path, create=True)
+        if file.size:
+            file.truncate(0)
 
     def clear(self) -> None:
         """Begin again without an entry."""

@@ -8,7 +8,7 @@ when the log is flushed or closed: what was not flushed is read again after a cr
 import logging
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from struct import Struct
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from barnabas.errors import Code, Refused
 from barnabas.log.chain import SegmentChain
 from barnabas.log.epochs import EpochStart, LeaderEpochs
 from barnabas.log.flush import Flush
+from barnabas.log.index_notes import IndexNote, IndexNotes
 from barnabas.log.producers import ProducerStates, read_marker
 from barnabas.log.recovery import load_epochs, recover_segments
 from barnabas.log.replicated import replicated
@@ -34,6 +35,10 @@ _PLACED = Struct(">qii")
 """Base offset, length, leader epoch: what an append writes into a batch."""
 
 BEGINNING = Offset(0)
+_NOTE_EVERY = 4 << 20
+"""Bytes of the active segment after which a flush syncs its indexes too: one flush in many costs two fsyncs more."""
+_NOTE_EVERY_PRODUCER = 4 << 10
+
 _logger = logging.getLogger("barnabas.log")
 
 
@@ -58,6 +63,7 @@ class Log:
         "_lasting_changes",
         "_lasting_epochs",
         "_newest",
+        "_notes",
         "_snapshots",
         "_sync_error",
         "config",
@@ -70,7 +76,13 @@ class Log:
     )
 
     def __init__(
-        self, disk: Disk, directory: str, config: TopicConfig, segments: list[Segment], epochs: LeaderEpochs
+        self,
+        disk: Disk,
+        directory: str,
+        config: TopicConfig,
+        segments: list[Segment],
+        epochs: LeaderEpochs,
+        notes: IndexNotes,
     ) -> None:
         self._disk = disk
         self.directory = directory
@@ -83,6 +95,7 @@ class Log:
         self._lasting_epochs: list[EpochStart] | None = None
         self.producers = ProducerStates()
         self._snapshots = Snapshots(disk, directory)
+        self._notes = notes
         self._newest = NO_OFFSET, 0
         """Where the last batch that was appended begins, and its size."""
         self._changes = 1
@@ -112,11 +125,12 @@ class Log:
         epochs = load_epochs(disk, directory)
         lasting_epochs = list(epochs.entries)
         point = None if clean else recovery_point
-        segments = recover_segments(disk, directory, epochs, now, config.index_interval_bytes, point)
+        notes = IndexNotes(disk, directory)
+        segments = recover_segments(disk, directory, epochs, now, config.index_interval_bytes, point, notes)
         is_new = not segments
         if is_new:
             segments = [Segment.create(disk, directory, start_offset, now)]
-        log = cls(disk, directory, config, segments, epochs)
+        log = cls(disk, directory, config, segments, epochs, notes)
         log._lasting_epochs = lasting_epochs
         log._lasting_changes = int(clean and not is_new)
         log.recovery_point = log.end if clean else min(recovery_point, log.end)
@@ -310,15 +324,24 @@ class Log:
         """
         if self._sync_error is not None:
             raise self._failed("flush", self._sync_error) from self._sync_error
+        noted = self._note_active()
         epochs = list(self.epochs.entries)
         renamed = self._changes != self._lasting_changes
         if self.recovery_point >= self.end and not renamed and epochs == self._lasting_epochs:
             return None
         files: list[File] = []
+        notes: list[IndexNote] = []
         with self._working("flush"):
             # Also the segment that ends at the recovery point: it may have been sealed after it was flushed.
             for segment in self._chain.from_offset(Offset(self.recovery_point - 1)):
-                files += [segment.file] if segment is self._chain.active else segment.files()
+                if segment is not self._chain.active:
+                    files += segment.files()
+                    notes.append(segment.index_note())
+                    continue
+                files.append(segment.file)
+                if noted:
+                    files += segment.files()[1:]
+                    notes.append(segment.index_note())
             if renamed:
                 files += self._snapshots.newest()
         return Flush(
@@ -330,7 +353,28 @@ class Log:
             history=self._history,
             changes=self._changes,
             renamed=renamed,
+            notes=notes,
         )
+
+    def _note_active(self) -> bool:
+        """Before a flush: whether the indexes of the active segment, written now, are to be synced and noted this time.
+
+        Then a snapshot is taken too, so that the producers of what is noted need not be read from the batches.
+        """
+        active = self._chain.active
+        # A snapshot costs some 4 us a producer.
+        every = max(_NOTE_EVERY, len(self.producers) * _NOTE_EVERY_PRODUCER)
+        if active.size - active.noted_size < every:
+            return False
+        # A full disk must not fail a flush that needs no room.
+        with suppress(OSError):
+            active.write_indexes()
+            if self.producers.by_id:
+                self._snapshots.take_midway(self.producers, self.end, active.base)
+                self._changes += 1
+            active.noted_size = active.size
+            return True
+        return False
 
     def finish_flush(self, flush: Flush) -> None:
         """Move the recovery point after `flush.run()` came back, unless the log was truncated meanwhile."""
@@ -343,6 +387,14 @@ class Log:
         if flush.epochs is not None:
             self._lasting_epochs = flush.epochs
         self._complaint = ""
+        # Of no more use to a log whose disk is full than to one that lost it: it is read through instead.
+        with suppress(OSError):
+            self._notes.add(flush.notes, (segment.base for segment in self._chain.segments))
+
+    def write_indexes(self) -> None:
+        """Bring the index files of the active segment up to date: tools look at them, recovery need not."""
+        with self._working("write the indexes of"):
+            self._chain.active.write_indexes()
 
     def fail_flush(self, error: OSError) -> Refused:
         """What to tell those who wait when `flush.run()` has failed."""
@@ -367,6 +419,7 @@ class Log:
             self.start_over_at(offset)
             return
         with self._working("truncate"):
+            self._notes.drop_above(offset)
             try:
                 self._chain.cut(offset)
                 self._disk.sync_dir(self.directory)
@@ -381,6 +434,7 @@ class Log:
     def start_over_at(self, offset: Offset) -> None:
         """Drop everything; the next record gets this offset."""
         with self._working("empty"):
+            self._notes.drop_above(NO_OFFSET)
             try:
                 self._chain.start_over(offset)
                 self._snapshots.drop_above(Offset(-1))
@@ -450,6 +504,9 @@ class Log:
                         file.sync()
             self._chain.swap(old, new)
         self._changes += 1
+        with suppress(OSError):
+            bases = [segment.base for segment in self._chain.segments]
+            self._notes.add([segment.index_note() for segment in new], bases)
 
     def close(self) -> None:
         """Write and sync all that is known: opened `clean` again, nothing needs to be checked."""
@@ -457,11 +514,15 @@ class Log:
             if (self.end > self.start or self.producers.by_id) and not self._snapshots.has(self.end):
                 self._snapshots.take(self.producers, self.end)
                 self._changes += 1
+            active = self._chain.active
+            if not active.is_sealed:
+                self._changes += 1
             flush = self.begin_flush()
             if flush is not None:
-                if self._chain.active.size:
-                    self._chain.active.seal()
-                    flush.files.extend(self._chain.active.files())
+                if active.size:
+                    active.seal()
+                    flush.files.extend(active.files())
+                    flush.notes.append(active.index_note())
                 flush.run()
                 self.finish_flush(flush)
         for segment in self._chain.segments:

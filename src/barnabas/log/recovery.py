@@ -2,14 +2,19 @@
 
 `Log.open` calls it. After a crash the segments that reach above the recovery point are read batch by batch:
 the first that is not whole, fails its checksum or does not follow from the one before ends the log, and all
-that is behind it goes. What lies below the recovery point was on the disk, and so is what follows: a record that
-has been damaged there is left for its readers to find, and a whole segment below is never cut. Memory stays
-bounded however large a batch claims to be.
+that is behind it goes. Of the segment that holds the recovery point only what follows the last note on its indexes
+(`index_notes`) is read.
+
+What lies below the recovery point was on the disk, and is never cut: a record that has been damaged there is left for
+its readers to find, and a damaged header costs its batch. The search for the next whole batch leads past it, and the
+index leads readers there. Where none follows, the segment ends at the recovery point and takes no more. Readers that
+come to the damage, a follower of the log among them, find it themselves, and go on by asking for an offset behind it.
+Memory stays bounded however large a batch claims to be.
 """
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from fastcrc.crc32 import iscsi as crc32c
@@ -20,6 +25,8 @@ from barnabas.log.checkpoint import CorruptCheckpoint
 from barnabas.log.epochs import LeaderEpochs
 from barnabas.log.flush import EPOCHS
 from barnabas.log.index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
+from barnabas.log.index_notes import IndexNote, IndexNotes
+from barnabas.log.salvage import find_batch
 from barnabas.log.segment import (
     CLEANED,
     DELETED,
@@ -88,42 +95,79 @@ def _finish_swap(disk: Disk, directory: str, swaps: list[Offset], names: list[st
         segment.rename("")
 
 
-def whole_batches(file: File, base: int, *, lasting: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+def whole_batches(
+    file: File, base: int, *, lasting: int = 0, begin: tuple[int, int, int] | None = None
+) -> Iterator[tuple[int, BatchHeader]]:
     """The batches of a file up to the first that cannot be believed: below the offset `lasting`, by its header alone.
 
-    1 MiB at a time is held in memory.
+    Below `lasting` what cannot be believed is passed over. `begin` says where to begin: at a place, with an offset and
+    the epoch before it. 1 MiB at a time is held in memory.
     """
-    position, end, expected, epoch = 0, file.size, base, -1
+    position, expected, epoch = begin or (0, base, -1)
+    end = file.size
+
+    def is_sound(header: BatchHeader, place: int) -> bool:
+        return (
+            header.size >= HEADER_SIZE
+            and place + header.size <= end
+            and header.magic == MAGIC
+            and header.base_offset >= expected
+            and header.last_offset_delta >= 0
+            and header.last_offset - base <= LARGEST_RELATIVE_OFFSET
+            and not 0 <= header.leader_epoch < epoch
+        )
+
     while position + HEADER_SIZE <= end:
         chunk = memoryview(file.pread(_CHUNK, position))
         at = 0
         while at + HEADER_SIZE <= len(chunk):
             header = BatchHeader._make(HEADER.unpack_from(chunk, at))
             size = header.size
-            if (
-                size < HEADER_SIZE
-                or position + at + size > end
-                or header.magic != MAGIC
-                or header.base_offset < expected
-                or header.last_offset_delta < 0
-                or header.last_offset - base > LARGEST_RELATIVE_OFFSET
-                or 0 <= header.leader_epoch < epoch
-            ):
-                return
-            if at + size <= len(chunk):
-                if (
-                    header.base_offset >= lasting
-                    and crc32c(chunk[at + ATTRIBUTES_AT : at + size]) != header.crc
-                ):
+            if not is_sound(header, position + at):
+                if expected >= lasting:
                     return
+                at = _past_damage(file, position + at, lasting, is_sound) - position
+                break
+            if at + size <= len(chunk):
+                crc = crc32c(chunk[at + ATTRIBUTES_AT : at + size])
             elif at:
                 break
-            elif header.base_offset >= lasting and _crc_in_parts(file, position, size) != header.crc:
-                return
+            else:
+                crc = _crc_in_parts(file, position, size)
+            if crc != header.crc:
+                if header.base_offset >= lasting:
+                    return
+                # Damage in a record leaves the way to the next batch as it was; damage in the header does not.
+                if not _leads_on(file, position + at + size, header.next_offset):
+                    at = _past_damage(file, position + at, lasting, is_sound) - position
+                    break
             yield position + at, header
             expected, epoch = header.next_offset, max(epoch, header.leader_epoch)
             at += size
         position += at
+
+
+def _past_damage(
+    file: File, position: int, lasting: int, is_sound: Callable[[BatchHeader, int], bool]
+) -> int:
+    """Where the next batch begins that follows, or the end of the file.
+
+    One that begins above `lasting` does not count: what lies before it may have been lost, not damaged.
+    """
+    while (position := find_batch(file, position + 1)) < file.size:
+        header = BatchHeader._make(HEADER.unpack(file.pread(HEADER_SIZE, position)))
+        if header.base_offset <= lasting and is_sound(header, position):
+            break
+    return position
+
+
+def _leads_on(file: File, position: int, expected: int) -> bool:
+    """Whether the next batch, or the end of the file, is where a header says that it is."""
+    data = file.pread(HEADER_SIZE, position)
+    if len(data) < HEADER_SIZE:
+        return position == file.size
+    header = BatchHeader._make(HEADER.unpack(data))
+    return header.magic == MAGIC and header.base_offset >= expected
 
 
 def _crc_in_parts(file: File, position: int, size: int) -> int:
@@ -140,39 +184,75 @@ def _crc_in_parts(file: File, position: int, size: int) -> int:
 def reindex(segment: Segment, interval: int, until: Offset) -> None:
     """Make the indexes of a sealed segment again, which ends at `until` and lasts: all of its bytes stay."""
     _logger.info("%s: the indexes of segment %d are made again", segment.partition, segment.base)
+    _begin_again(segment)
     for _ in _note_all(segment, interval, until):
         pass
     if segment.size < segment.file.size:
-        _logger.error(
-            "%s: segment %d is damaged at byte %d: its records from offset %d to %d cannot be read",
-            segment.partition,
-            segment.base,
-            segment.size,
-            segment.end,
-            until - 1,
-        )
+        _tell_damage(segment, until)
     segment.size, segment.end = segment.file.size, until
     segment.seal()
     for file in segment.files():
         file.sync()  # nobody will do so later
 
 
-def _note_all(segment: Segment, interval: int, lasting: int) -> Iterator[BatchHeader]:
-    """Begin again with the batches that can be believed."""
+def _tell_damage(segment: Segment, until: int) -> None:
+    _logger.error(
+        "%s: segment %d is damaged at byte %d: its records from offset %d to %d cannot be read",
+        segment.partition,
+        segment.base,
+        segment.size,
+        segment.end,
+        until - 1,
+    )
+
+
+def _begin_again(segment: Segment) -> None:
     segment.forget()
     segment.offsets.clear()
     segment.times.clear()
-    for _, header in whole_batches(segment.file, segment.base, lasting=lasting):
+
+
+def _note_all(segment: Segment, interval: int, lasting: int, epoch: int = -1) -> Iterator[BatchHeader]:
+    """Note the batches that can be believed, behind those that are noted already."""
+    begin = segment.size, segment.end, epoch
+    for position, header in whole_batches(segment.file, segment.base, lasting=lasting, begin=begin):
+        if position > segment.size:
+            _tell_damage(segment, header.base_offset)
+            segment.pass_over(position, Offset(header.base_offset))
         segment.note(header.size, header.last_offset, Millis(header.max_timestamp), interval)
         yield header
 
 
-def rebuild(segment: Segment, interval: int, epochs: LeaderEpochs, lasting: int) -> None:
-    """Read a segment through that is in doubt, as far as it does not last: make its indexes again, cut what is torn."""
-    for header in _note_all(segment, interval, lasting):
+def resume(segment: Segment, note: IndexNote) -> bool:
+    """Take a segment for what it was when it was noted, and its indexes for what they were; whether that fits."""
+    if segment.file.size < note.size:
+        return False
+    offsets = SparseIndex.load(segment.disk, segment.offsets.path, OFFSET_ENTRY, note.index_bytes)
+    times = SparseIndex.load(segment.disk, segment.times.path, TIME_ENTRY, note.time_index_bytes)
+    if offsets is None or times is None:
+        return False
+    segment.offsets, segment.times = offsets, times
+    segment.size = segment.noted_size = note.size
+    try:
+        segment.restore_tail()
+    except Refused:
+        return False
+    return segment.end == note.end
+
+
+def rebuild(segment: Segment, interval: int, epochs: LeaderEpochs, lasting: int) -> bool:
+    """Read what is not noted of a segment that is in doubt: make its indexes again, cut what is torn.
+
+    False where it is damaged from some place below `lasting` to its end: then nothing may be put behind that.
+    """
+    for header in _note_all(segment, interval, lasting, epochs.latest if segment.size else -1):
         if header.leader_epoch > epochs.latest:
             epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
     torn = segment.file.size - segment.size
+    if torn and segment.end < lasting < _EVERYTHING:
+        _tell_damage(segment, lasting)
+        segment.size, segment.end = segment.file.size, Offset(lasting)
+        return False
     if torn:
         _logger.warning(
             "%s: cut %d torn or corrupt bytes at byte %d of segment %d; the log goes on at offset %d",
@@ -184,17 +264,23 @@ def rebuild(segment: Segment, interval: int, epochs: LeaderEpochs, lasting: int)
         )
         segment.file.truncate(segment.size)
         segment.file.sync()
+    return True
 
 
-def load_indexes(segment: Segment, until: Offset | None) -> bool:
+def load_indexes(segment: Segment, until: Offset | None, note: IndexNote | None) -> bool:
     """Take the indexes of a segment from their files; False where they cannot be right.
 
-    What could be wrong with files that were synced is that they are not ours: so only ends are looked at.
+    They are as long as they were noted to be. What else could be wrong with files that were synced is that they are not
+    ours: so only ends are looked at.
     """
     offsets = SparseIndex.load(segment.disk, segment.offsets.path, OFFSET_ENTRY)
     times = SparseIndex.load(segment.disk, segment.times.path, TIME_ENTRY)
     if offsets is None or times is None:
         return False
+    if note is not None and note.size == segment.size:
+        segment.noted_size = note.size
+        if (offsets.stored_bytes, times.stored_bytes) != (note.index_bytes, note.time_index_bytes):
+            return False
     limit = until - segment.base if until is not None else 2**31
     last, timed = offsets.last, times.last
     if last and not (0 <= offsets[0][0] <= last[0] < limit and 0 <= last[1] < segment.size):
@@ -212,6 +298,7 @@ def recover_segments(
     now: Millis,
     interval: int,
     recovery_point: Offset | None,
+    notes: IndexNotes,
 ) -> list[Segment]:
     """The segments of a folder, oldest first; none where it is new.
 
@@ -225,9 +312,7 @@ def recover_segments(
     doubtful = (
         None if recovery_point is None else max((b for b in bases if b < recovery_point), default=bases[0])
     )
-    if doubtful is not None:
-        # The batches are read again, and know better than a file that was not synced with them.
-        epochs.truncate_from_end(doubtful)
+    closed = False
     for number, base in enumerate(bases):
         # A segment begins where the one before it ends: anything else was lost in between.
         if segments and base != segments[-1].end:
@@ -238,15 +323,28 @@ def recover_segments(
         segment.size = segment.file.size
         segments.append(segment)
         lasts = doubtful is None or base < doubtful
-        if not (lasts and load_indexes(segment, until) and _believe(segment, until, interval)):
-            if lasts and until is not None:
-                reindex(segment, interval, until)
-            else:
-                rebuild(segment, interval, epochs, _EVERYTHING if recovery_point is None else recovery_point)
-                if until is not None:
-                    segment.seal()
+        closed = False
+        note = notes.newest(base)
+        if lasts and load_indexes(segment, until, note) and _believe(segment, until, interval):
+            pass
+        elif lasts and until is not None:
+            reindex(segment, interval, until)
+            notes.add([segment.index_note()], bases)
+        else:
+            point = _EVERYTHING if recovery_point is None else recovery_point
+            note = notes.newest_below(base, Offset(point)) if base == doubtful else None
+            if note is None or not resume(segment, note):
+                _begin_again(segment)
+            if base == doubtful:
+                # The batches that are read again know better than a file that was not synced with them.
+                epochs.truncate_from_end(segment.end)
+            closed = not rebuild(segment, interval, epochs, point)
+            if until is not None or closed:
+                segment.seal()
         if until is not None:
             segment.release()
+    if closed:
+        segments.append(Segment.create(disk, directory, segments[-1].end, now))
     return segments
 
 
@@ -262,6 +360,8 @@ def _believe(segment: Segment, until: Offset | None, interval: int) -> bool:
             return timed is None or segment.base + timed[1] < segment.end
         segment.read_first_timestamp()
         if not segment.offsets.last and segment.has_batch_behind(interval):
+            return False
+        if not segment.noted_size and not segment.ends_before(segment.times.last):
             return False
     except Refused:
         return False

@@ -68,6 +68,14 @@ def _read(file: File, offset: Offset, below: Offset) -> Iterator[Salvaged]:
             yield Salvaged(b"", [], position - damaged_at)
 
 
+def find_batch(file: File, position: int) -> int:
+    """Where the first whole batch from `position` on begins, or the end of the file."""
+    size = file.size
+    while (found := _search(file, position, size)) is None:
+        position += _BLOCK
+    return found
+
+
 def _whole(data: bytes, left: int) -> tuple[list[tuple[int, BatchHeader]], int, int]:
     """The batches from the beginning of `data` on up to the first that is not whole, where that lies, and its size if
     it is the first one and goes on behind `data`; `left` bytes of the file there are from here on."""

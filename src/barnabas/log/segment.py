@@ -13,8 +13,9 @@ from struct import Struct
 from barnabas.disk import Disk, File
 from barnabas.errors import Code, Refused
 from barnabas.log.index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
+from barnabas.log.index_notes import IndexNote
 from barnabas.types import NO_OFFSET, NO_TIMESTAMP, Buffer, Millis, Offset
-from barnabas.wire.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, BatchHeader, encode_batch
+from barnabas.wire.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, encode_batch
 
 LOG, INDEX, TIME_INDEX = ".log", ".index", ".timeindex"
 CLEANED, SWAP, DELETED = ".cleaned", ".swap", ".deleted"
@@ -50,6 +51,7 @@ class Segment:
         "index_bytes",
         "max_timestamp",
         "max_timestamp_offset",
+        "noted_size",
         "offsets",
         "size",
         "times",
@@ -62,6 +64,8 @@ class Segment:
         self._file: File | None = None
         self.base = base
         self.created = now
+        self.noted_size = 0
+        """How large it was when its indexes were last synced and noted."""
         self.offsets = SparseIndex(disk, self._path(INDEX), OFFSET_ENTRY)
         self.times = SparseIndex(disk, self._path(TIME_INDEX), TIME_ENTRY)
         self.forget()
@@ -73,6 +77,8 @@ class Segment:
         segment._file = disk.open(segment.path, create=True)
         if segment._file.size:
             segment._file.truncate(0)
+        segment.offsets.create()
+        segment.times.create()
         return segment
 
     def successor(self, base: Offset, now: Millis) -> "Segment":
@@ -151,6 +157,28 @@ class Segment:
         self.offsets.write()
         self.times.write()
 
+    def write_indexes(self) -> None:
+        """Bring the index files of the active segment up to date; they are not synced. 2 us where nothing is new."""
+        for index in (self.offsets, self.times):
+            if not index.is_written:
+                index.write()
+                index.release()
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether the index files have all that `seal` would write."""
+        return self.offsets.is_written and self.times.is_written and self.max_timestamp <= self._timed
+
+    def index_note(self) -> IndexNote:
+        """What lasts once its files, with their indexes, are synced as they are now."""
+        return IndexNote(self.base, self.end, self.size, self.offsets.stored_bytes, self.times.stored_bytes)
+
+    def pass_over(self, position: int, first: Offset) -> None:
+        """Account for damage up to a batch at `position` whose first offset this is: the index leads past it."""
+        self.offsets.append(first - self.base, position)
+        self.size = position
+        self._unindexed = 0
+
     def fill_to(self, end: Offset, interval: int) -> None:
         """Let the segment reach the next one by a batch without records, where the cleaner took the last.
 
@@ -186,7 +214,15 @@ class Segment:
                 if length < _SMALLEST:
                     raise self._broken(position + at)
                 if base + delta >= offset:
-                    return (position + at, length + LOG_OVERHEAD) if position + at < end else None
+                    if position + at >= end:
+                        return None
+                    # What is damaged must not be taken for a batch that no file could hold.
+                    if (
+                        position + at + length + LOG_OVERHEAD > end
+                        or base + delta - self.base > LARGEST_RELATIVE_OFFSET
+                    ):
+                        raise self._broken(position + at)
+                    return position + at, length + LOG_OVERHEAD
                 at += length + LOG_OVERHEAD
             if at == 0:
                 raise self._broken(position)
@@ -194,20 +230,47 @@ class Segment:
         return None
 
     def headers(self, position: int = 0, block_size: int = _LOOK) -> Iterator[tuple[int, BatchHeader]]:
-        """Places and headers from a batch's place on; the batches' records are not looked at."""
-        file, end = self.file, self.size
+        """Places and headers from a batch's place on; the batches' records are not looked at.
+
+        Where there is no header the index leads past it; where it does not, this raises Refused.
+        """
+        file, end, expected = self.file, self.size, int(self.base)
+        limit = self.base + LARGEST_RELATIVE_OFFSET
+        unpack, make = HEADER.unpack_from, BatchHeader._make
         while position < end:
             block = file.pread(block_size, position)
             at, last = 0, len(block) - HEADER_SIZE
             while at <= last and position + at < end:
-                header = BatchHeader._make(HEADER.unpack_from(block, at))
-                if header.batch_length < _SMALLEST:
-                    raise self._broken(position + at)
-                yield position + at, header
-                at += header.batch_length + LOG_OVERHEAD
-            if at == 0:
-                raise self._broken(position)
-            position += at
+                fields = unpack(block, at)
+                first, length, _, magic, _, _, delta, *_ = fields
+                following = at + length + LOG_OVERHEAD
+                if (
+                    length < _SMALLEST
+                    or magic != MAGIC
+                    or first < expected
+                    or not 0 <= delta <= limit - first
+                    or position + following > end
+                ):
+                    break
+                yield position + at, make(fields)
+                expected = first + delta + 1
+                at = following
+            else:
+                if at:
+                    position += at
+                    continue
+            # What does not follow may be sound, and the header before it have lied: then the index has this very place.
+            further = self.offsets.after(position + at - (expected != self.base))
+            if further is None:
+                raise self._broken(position + at)
+            position, expected = further[1], self.base
+
+    def headers_from(self, offset: Offset, block_size: int = _LOOK) -> Iterator[tuple[int, BatchHeader]]:
+        """Those of the batches that reach `offset`, which may itself be damaged."""
+        entry = self.offsets.find(offset - self.base)
+        for position, header in self.headers(entry[1] if entry else 0, block_size):
+            if header.last_offset >= offset:
+                yield position, header
 
     def read_batch(self, position: int, size: int) -> bytes:
         """One whole batch."""
@@ -217,10 +280,7 @@ class Segment:
         """The batches, from the one with `offset` on, whose largest timestamp is not below this one."""
         entry = self.times.find(timestamp)
         begin = max(offset, self.base + entry[1]) if entry else offset
-        place = self.locate(Offset(begin))
-        if place is None:
-            return
-        for position, header in self.headers(place[0]):
+        for position, header in self.headers_from(Offset(begin)):
             if header.max_timestamp >= timestamp:
                 yield position, header
 
@@ -268,6 +328,12 @@ class Segment:
     def has_batch_behind(self, interval: int) -> bool:
         """Whether a batch begins so far from the first that the index must have an entry."""
         return any(position > interval for position, _ in self.headers())
+
+    def ends_before(self, timed: tuple[int, int] | None) -> bool:
+        """Whether no batch behind the index's last entry is newer than the last entry of time says."""
+        newest = timed[0] if timed else NO_TIMESTAMP
+        entry = self.offsets.last
+        return all(header.max_timestamp <= newest for _, header in self.headers(entry[1] if entry else 0))
 
     def rename(self, suffix: str) -> None:
         """Give all files another suffix: the log's own last, because it alone makes a segment."""

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from barnabas.disk import Disk, File, read_whole
+from barnabas.errors import Refused
 from barnabas.log import recent_batches
 from barnabas.log.producers import CorruptSnapshot, ProducerStates
 from barnabas.log.segment import Segment, name_of
@@ -53,6 +54,12 @@ class Snapshots:
         if offset not in self.offsets:
             self.offsets.append(offset)
             self.offsets.sort()
+
+    def take_midway(self, producers: ProducerStates, offset: Offset, base: Offset) -> None:
+        """The same at a place inside the segment that begins at `base`, instead of the one taken there before."""
+        for earlier in [each for each in self.offsets if each > base and each != offset]:
+            self._remove(earlier)
+        self.take(producers, offset)
 
     def _write(self, path: str, data: bytes) -> None:
         file = self._disk.open(path, create=True)
@@ -147,10 +154,10 @@ def _offsets_in(names: Iterable[str], ending: str) -> Iterable[Offset]:
 
 
 def _replay(producers: ProducerStates, segment: Segment, now: Millis) -> None:
-    place = segment.locate(producers.end)
-    if place is None:
-        return
-    for position, header in segment.headers(place[0], _SCAN):
-        if header.producer_id >= 0:
-            batch = segment.read_batch(position, header.size) if header.is_control else b""
-            producers.replay(header, batch, now)
+    try:
+        for position, header in segment.headers_from(producers.end, _SCAN):
+            if header.producer_id >= 0:
+                batch = segment.read_batch(position, header.size) if header.is_control else b""
+                producers.replay(header, batch, now)
+    except Refused as damage:
+        _logger.warning("%s; what producers wrote behind that is not known", damage.message)
