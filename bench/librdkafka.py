@@ -101,7 +101,9 @@ def run_program(program: str, server: Server, do: str, job: Mapping[str, Any]) -
 
 
 @contextmanager
-def topic(server: Server, name: str, partitions: int) -> Iterator[str]:
+def topic(
+    server: Server, name: str, partitions: int, settings: Mapping[str, str] | None = None
+) -> Iterator[str]:
     """A new topic that goes again afterwards. No name is used twice: the last may still be on its way out."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient, NewTopic
@@ -109,7 +111,7 @@ def topic(server: Server, name: str, partitions: int) -> Iterator[str]:
     unique = f"{name}-{next(_numbers)}"
     admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 2})
     # Deleted files go at once: a topic measured before must not fill the disk while the next one is measured.
-    new = NewTopic(unique, partitions, 1, config={"file.delete.delay.ms": "0"})
+    new = NewTopic(unique, partitions, 1, config={"file.delete.delay.ms": "0", **(settings or {})})
     try:
         admin.create_topics([new], request_timeout=ADMIN_LIMIT_S)[unique].result(ADMIN_LIMIT_S)
         _until_led(admin, unique, partitions)

@@ -41,6 +41,13 @@ def test_every_file_that_the_architecture_names_is_there() -> None:
     assert named - there == set()
 
 
+def test_every_test_that_the_guarantees_name_is_there() -> None:
+    text = (ROOT / "docs" / "GUARANTEES.md").read_text()
+    named = re.findall(r"`(tests/[a-z_/]+\.py)`", text)
+    assert named
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
 def test_every_module_has_its_place_in_the_file_map() -> None:
     text = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
     folders = (

@@ -7,6 +7,7 @@ from typing import cast
 from bench.measure import Workload
 from bench.workloads import (
     client,
+    durable,
     end_to_end,
     groups,
     memory,
@@ -26,6 +27,7 @@ ALL: tuple[Workload, ...] = tuple(
         memory,
         throughput,
         one_record,
+        durable,
         end_to_end,
         one_mib,
         groups,

@@ -97,7 +97,8 @@ class TopicConfig:
     )
     flush_messages: int = _setting(
         LONG_MAX,
-        "After how many records a partition is forced to disk; by default the operating system decides.",
+        "After how many records a partition is forced to disk; by default the operating system decides. With 1, no "
+        "record is acknowledged or seen by a reader before it is on the disk.",
         least=1,
         synonyms=("log.flush.interval.messages",),
     )
