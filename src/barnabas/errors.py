@@ -186,6 +186,9 @@ def reason_of(error: OSError) -> str:
 class BarnabasError(Exception):
     """Anything a person may see as one sentence instead of a traceback."""
 
+    may_be_stored: bool = False
+    """Of a record that failed: its request was sent and no answer came, so a broker may have it. False: none has."""
+
 
 class Refused(BarnabasError):
     """A request, or a part of one, that gets an error code for an answer."""

@@ -1,11 +1,12 @@
 """Owns a world for the pure accumulator: brokers that keep Kafka's rules, a network that loses, a clock.
 
-One seed is one story: who sends what, which answers are lost, which leader moves, what a broker forgets. Every
-record's fate is compared with what the brokers have stored.
+One seed is one story: who sends what, which answers are lost, which leader moves, which connection takes its time,
+what a broker forgets. Every record's fate is compared with what the brokers have stored.
 """
 
 import random
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from barnabas.client.accumulator import Accumulator, size_of
@@ -35,6 +36,12 @@ class ProducerEntry:
         return (first + count) % _SEQUENCES
 
 
+def values_of(section: Section | None) -> list[bytes]:
+    assert section is not None
+    records = decode_records(bytes(section.body), section.count, 0, section.base_timestamp, None)
+    return [value or b"" for value in records.values]
+
+
 class StoredPartition:
     """A log with Kafka's rules for idempotent producers."""
 
@@ -44,8 +51,7 @@ class StoredPartition:
         self._max_bytes = max_bytes
 
     def append(self, wire: WireBatch, section: Section) -> tuple[Code, int]:
-        records = decode_records(bytes(section.body), section.count, 0, section.base_timestamp, None)
-        values = [value or b"" for value in records.values]
+        values = values_of(section)
         if len(section.body) > self._max_bytes:
             return Code.MESSAGE_TOO_LARGE, -1
         identity, first = wire.producer, wire.base_sequence
@@ -106,6 +112,11 @@ class World:
         self.leaders = [rng.choice(NODES) for _ in range(partitions)]
         self.believed: list[BrokerId | None] = list(self.leaders)
         self.pipes: dict[BrokerId, deque[Request]] = {node: deque() for node in NODES}
+        self.unsent: dict[BrokerId, deque[Request]] = {node: deque() for node in NODES}
+        """Requests that wait for their connection to be made."""
+        self.is_connected = dict.fromkeys(NODES, True)
+        self.ever_sent: set[bytes] = set()
+        self._heard: set[int] = set()
         self.flights: dict[BrokerId, int] = {}
         self.sent: list[tuple[int, bytes, Sent]] = []
         self.told: list[Batch] = []
@@ -144,12 +155,20 @@ class World:
         requests = self.accumulator.drain(self.now, self._leader_of, self.flights)
         for request in requests:
             assert len({wire.owner for wire in request.batches}) == len(request.batches)
-            self.pipes[request.node].append(request)
             self.flights[request.node] = self.flights.get(request.node, 0) + 1
             for wire in request.batches:
                 wire.section = wire.section or section_of(wire.batches)
                 if wire.producer.id >= 0:
                     assert len(wire.owner.flying) <= 5
+            if self.is_connected[request.node]:
+                self._put_on_the_wire(request)
+            else:
+                self.unsent[request.node].append(request)
+
+    def _put_on_the_wire(self, request: Request) -> None:
+        self.pipes[request.node].append(request)
+        for wire in request.batches:
+            self.ever_sent.update(values_of(wire.section))
 
     def _leader_of(self, partition: TopicPartition) -> BrokerId | None:
         return self.believed[partition.partition]
@@ -194,10 +213,34 @@ class World:
             if 0 < number < handled:
                 for wire in request.batches:
                     self._handle(node, wire)
-        for request in lost:
+        self._lose(node, lost, was_sent=True)
+        self.is_connected[node] = self.rng.random() < 0.5
+
+    def _lose(self, node: BrokerId, requests: Iterable[Request], *, was_sent: bool) -> None:
+        for request in requests:
             self.flights[node] -= 1
             for wire in request.batches:
-                self.accumulator.lost(wire, Unreachable("cut"), self.now)
+                self.accumulator.lost(wire, Unreachable("cut"), self.now, was_sent)
+
+    def connect(self) -> None:
+        """A connection is made, and what has waited for it goes out; or the attempt fails."""
+        node = self.rng.choice(NODES)
+        unsent, self.unsent[node] = self.unsent[node], deque()
+        if self.rng.random() < self.faults:
+            self._lose(node, unsent, was_sent=False)
+        else:
+            self.is_connected[node] = True
+            for request in unsent:
+                self._put_on_the_wire(request)
+
+    def recall(self) -> None:
+        """As the sender does before anything is given up: what is not sent yet is called off."""
+        for node, unsent in self.unsent.items():
+            for request in [each for each in unsent if self.accumulator.is_overdue(each, self.now)]:
+                unsent.remove(request)
+                self.flights[node] -= 1
+                for wire in request.batches:
+                    self.accumulator.recalled(wire)
 
     def forget_producers(self) -> None:
         """A broker that no longer remembers, as after retention."""
@@ -213,6 +256,7 @@ class World:
     def pass_time(self, seconds: float) -> None:
         self.now += seconds
         if self.accumulator.next_at <= self.now:
+            self.recall()
             self.accumulator.expire(self.now)
 
     def step(self) -> None:
@@ -223,13 +267,26 @@ class World:
             self.drain()
         elif roll < 0.85:
             self.serve(self.rng.choice(NODES))
-        elif roll < 0.95:
+        elif roll < 0.93:
             self.pass_time(self.rng.choice([0.001, 0.05, 0.3]))
+        elif roll < 0.95:
+            self.connect()
         elif self.rng.random() < self.faults:
             self.rng.choice([self.move_leader, self.learn, self.pass_time_long, self.cut_one])()
         else:
             self.learn()
+        self._hear()
+
+    def _hear(self) -> None:
+        """Take what was settled; a failure that tells of doubt is of a record that is sent by now."""
         self.told += self.accumulator.settled
+        if any(batch.failure is not None for batch in self.accumulator.settled):
+            for number, (_, value, sent) in enumerate(self.sent):
+                if number not in self._heard and sent.done():
+                    self._heard.add(number)
+                    failure = sent.exception()
+                    is_in_doubt = failure is not None and failure.may_be_stored
+                    assert not is_in_doubt or value in self.ever_sent, f"never sent: {failure}"
         self.accumulator.settled = []
 
     def cut_one(self) -> None:
@@ -246,14 +303,14 @@ class World:
         self.believed = list(self.leaders)
         self.accumulator.flushing += 1
         for _ in range(20_000):
-            if not self.accumulator.unsettled() and not any(self.pipes.values()):
+            if not self.accumulator.unsettled() and not any((*self.pipes.values(), *self.unsent.values())):
                 break
+            self.connect()
             self.drain()
             for node in NODES:
                 self.serve(node)
             self.pass_time(0.01)
-        self.told += self.accumulator.settled
-        self.accumulator.settled = []
+            self._hear()
 
     # What must hold
 
@@ -270,7 +327,12 @@ class World:
             assert not order or found == sorted(found), "records were reordered"
         for index, value, sent in self.sent:
             assert sent.done()
-            if sent.exception() is None:
+            failure = sent.exception()
+            if failure is not None and not failure.may_be_stored:
+                assert value not in self.logs[index].values, (
+                    f"stored, though it was said not to be: {failure}"
+                )
+            if failure is None:
                 assert value in self.logs[index].values, "a record was lost"
                 batch, number = sent._place()
                 if batch.base_offset >= 0:

@@ -181,7 +181,7 @@ def test_what_was_lost_goes_again_under_its_number_alone_and_first() -> None:
     desk.send(30)
     first, second, third, *_ = desk.drain()
     for request in (second, first, third):
-        desk.accumulator.lost(request.batches[0], Unreachable("cut"), now=0.0)
+        desk.accumulator.lost(request.batches[0], Unreachable("cut"), 0.0, was_sent=True)
     desk.flights.clear()
     assert desk.drain(0.05) == [], "not before the pause"
     (again,) = desk.drain(0.2)
@@ -279,15 +279,84 @@ def test_delivery_ends_in_time_with_the_reason_of_the_last_attempt() -> None:
     desk = Desk(linger=0.0, partitions=2)
     (tried,) = desk.send(partition=0)
     (request,) = desk.drain()
-    desk.accumulator.lost(request.batches[0], Unreachable("nobody there"), 0.0)
+    desk.accumulator.lost(request.batches[0], Unreachable("nobody there."), 0.0, was_sent=False)
     (waiting,) = desk.send(partition=1)
     desk.flights[NODE] = 5
     desk.drain(1.0)
     assert desk.accumulator.next_at <= 10.0
     desk.accumulator.expire(10.0)
-    assert str(tried.failure) == "nobody there"
+    assert str(tried.failure) == "nobody there. The record was never sent."
+    assert isinstance(tried.failure, Unreachable)
     assert "not delivered in 10 s" in str(waiting.failure)
     assert desk.accumulator.free == 100_000
+
+
+@pytest.mark.parametrize(
+    ("attempts", "may_be_stored", "said"),
+    [
+        ([], False, "never sent"),
+        (["unsent"], False, "never sent"),
+        (["recalled", "unsent"], False, "never sent"),
+        (["lost"], True, "may have been stored"),
+        (["lost", "unsent"], True, "may have been stored"),
+        (["lost", "recalled"], True, "may have been stored"),
+        (["lost", Code.NOT_ENOUGH_REPLICAS], True, "may have been stored"),
+        ([Code.NOT_ENOUGH_REPLICAS], False, "Fewer replicas"),
+        ([Code.NOT_ENOUGH_REPLICAS, "unsent"], False, "cut"),
+        ([Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND], True, "may have been stored"),
+        ([Code.NOT_LEADER_OR_FOLLOWER], True, "may have been stored"),
+        (["flying"], True, "may have been stored"),
+        (["lost", Code.TOPIC_AUTHORIZATION_FAILED], True, "may have been stored"),
+        ([Code.TOPIC_AUTHORIZATION_FAILED], False, "Not allowed"),
+    ],
+)
+def test_a_failure_tells_whether_a_broker_may_have_the_record(
+    attempts: list[str | Code], may_be_stored: bool, said: str
+) -> None:
+    desk = Desk(linger=0.0)
+    (batch,) = desk.send()
+    for number, attempt in enumerate(attempts):
+        (request,) = desk.drain(now := float(number))
+        (wire,) = request.batches
+        desk.flights.clear()
+        if isinstance(attempt, Code):
+            desk.accumulator.refused(wire, Refused(attempt), now)
+        elif attempt == "recalled":
+            desk.accumulator.recalled(wire)
+        elif attempt != "flying":
+            desk.accumulator.lost(wire, Unreachable("cut"), now, was_sent=attempt == "lost")
+    desk.accumulator.expire(10.0)
+    assert batch.failure is not None
+    assert batch.failure.may_be_stored is may_be_stored
+    assert said in str(batch.failure)
+
+
+def test_the_numbers_of_what_was_never_sent_are_given_to_what_follows() -> None:
+    desk = Desk(linger=0.0)
+    desk.introduce()
+    desk.send(now=0.0)
+    (first,) = desk.drain(0.0)
+    desk.flights.clear()
+    desk.send(now=5.0)
+    (second,) = desk.drain(5.0)
+    assert desk.sequences([first, second]) == [(1, 1), (2, 1)]
+    for request in (first, second):  # both wait for a connection that is being made
+        desk.accumulator.recalled(request.batches[0])
+    desk.flights.clear()
+    desk.accumulator.expire(10.0)
+    assert desk.sequences(desk.drain(10.0)) == [(1, 1)]
+
+
+def test_a_number_that_was_sent_stays_with_its_records() -> None:
+    desk = Desk(linger=0.0)
+    desk.introduce()
+    desk.send(now=0.0)
+    (first,) = desk.drain(0.0)
+    desk.accumulator.lost(first.batches[0], Unreachable("cut"), 0.0, was_sent=True)
+    desk.flights.clear()
+    desk.accumulator.expire(10.0)
+    desk.send(now=10.0)
+    assert desk.sequences(desk.drain(11.0)) == [(2, 1)]
 
 
 def test_what_is_given_up_in_flight_is_not_settled_again_by_its_answer() -> None:
@@ -306,7 +375,7 @@ def test_retries_are_counted() -> None:
     (batch,) = desk.send()
     for now in (0.0, 1.0):
         (request,) = desk.drain(now)
-        desk.accumulator.lost(request.batches[0], Unreachable("cut"), now)
+        desk.accumulator.lost(request.batches[0], Unreachable("cut"), now, was_sent=True)
         desk.flights.clear()
     assert isinstance(batch.failure, Unreachable)
 

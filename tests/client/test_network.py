@@ -15,6 +15,7 @@ import pytest
 
 from barnabas.client.failures import Closed, NoBroker, TimedOut, Unreachable
 from barnabas.client.metadata import Address, Metadata, Snapshot
+from barnabas.client.metadata import Broker as MetadataBroker
 from barnabas.client.network import Network
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.testing import Broker
@@ -128,7 +129,7 @@ def coordinator_of(found: Network, node: BrokerId | None = NODE, **options: Any)
     return found.call(node, request, FindCoordinatorResponse, **{"timeout": 10, **options})
 
 
-def in_its_thread(found: Network, action: Callable[[], None]) -> None:
+def in_its_thread(found: Network, action: Callable[[], object]) -> None:
     """Runs it in the network's thread, and waits until it has run."""
 
     def run(done: Callable[[None], None]) -> None:
@@ -408,6 +409,100 @@ def test_a_broker_that_does_not_read_stalls_only_its_own_lane() -> None:
     assert [type(each) for each in told] in ([Closed], [Unreachable])
 
 
+def produce_of(size: int) -> ProduceRequest:
+    part = ProducePartition(index=0, records=memoryview(bytes(size)))
+    return ProduceRequest(acks=-1, topic_data=[ProduceTopic(name="t", partition_data=[part])])
+
+
+def in_three(found: Network, told: list[Any]) -> list[Any]:
+    """Asks a request that no buffer of the system holds, and two small ones behind it; once a part of it is sent."""
+    asked: list[Any] = []
+
+    def ask() -> None:
+        asked.extend(
+            found.ask(NODE, produce_of(size), ProduceResponse, told.append, lane="big")
+            for size in (64 << 20, 1, 2)
+        )
+
+    in_its_thread(found, ask)
+    eventually(lambda: asked[0].begins < asked[0].channel.written, "a part to be sent")
+    return asked
+
+
+@contextmanager
+def slow_to_read(may_read: threading.Event, seen: list[Any]) -> Iterator[ScriptedServer]:
+    """A broker that reads a second connection only when told to; `seen` gets the size of each request, or its end."""
+
+    def run(connection: socket.socket) -> None:
+        peer = Peer(connection, lambda: Address("127.0.0.1", server.port))
+        peer.greet()
+        if server._open.index(connection) == 1:
+            may_read.wait(30)
+            try:
+                while True:
+                    header, request = peer.read()
+                    seen.append(len(request.topic_data[0].partition_data[0].records))
+                    peer.answer(header, ProduceResponse())
+            except ConnectionError:
+                seen.append("hung up")
+                return
+        peer.serve_metadata()
+
+    with ScriptedServer(run) as server:
+        yield server
+
+
+def test_a_request_of_which_nothing_is_sent_is_called_off_and_the_others_go_on() -> None:
+    may_read, seen, told = threading.Event(), list[Any](), list[Any]()
+    with slow_to_read(may_read, seen) as server, network(server.address) as found:
+        know_the_brokers(found)
+        large, first, second = in_three(found, told)
+        calls_off: list[bool] = []
+        in_its_thread(found, lambda: calls_off.append(first.recall()))
+        may_read.set()
+        eventually(lambda: len(told) == 2, "the answers")
+        assert calls_off == [True]
+        assert [large.was_sent, first.was_sent, second.was_sent] == [True, False, True]
+        assert seen == [64 << 20, 2]
+        assert told == [ProduceResponse(), ProduceResponse()]
+        in_its_thread(found, lambda: calls_off.append(large.recall()))
+        assert calls_off == [True, False]
+
+
+def test_a_request_that_is_partly_sent_is_called_off_by_hanging_up() -> None:
+    may_read, seen, told = threading.Event(), list[Any](), list[Any]()
+    with slow_to_read(may_read, seen) as server, network(server.address) as found:
+        know_the_brokers(found)
+        large, first, second = in_three(found, told)
+        calls_off: list[bool] = []
+        in_its_thread(found, lambda: calls_off.append(large.recall()))
+        eventually(lambda: len(told) == 2, "the others to hear of it")
+        may_read.set()
+        eventually(lambda: seen, "the end of the connection")
+        assert calls_off == [True]
+        assert [large.was_sent, first.was_sent, second.was_sent] == [False, False, False]
+        assert seen == ["hung up"]
+        assert [type(each) for each in told] == [Unreachable, Unreachable]
+
+
+def test_a_request_that_waits_for_its_connection_is_called_off() -> None:
+    told: list[Any] = []
+    with network(f"127.0.0.1:{free_port()}", retry_backoff_ms=60_000) as found:
+        with pytest.raises(NoBroker):
+            know_the_brokers(found)  # the next attempt comes after a pause
+
+        def ask() -> None:
+            found.metadata.add_broker(MetadataBroker(NODE, "127.0.0.1", found.bootstrap[0].port))
+            asked = found.ask(NODE, produce_of(1), ProduceResponse, told.append, lane="new")
+            assert asked is not None
+            assert asked.recall()
+            assert not asked.was_sent
+            assert not asked.channel or not asked.channel.is_busy
+
+        in_its_thread(found, ask)
+    assert told == []
+
+
 def test_a_request_nobody_answers_is_done_when_it_is_written(bootstrap: str) -> None:
     with network(bootstrap) as found:
         know_the_brokers(found)
@@ -535,7 +630,7 @@ def test_a_callback_that_fails_is_shown_and_stops_nothing(
     with network(bootstrap) as found:
         found.post(fail)
         in_its_thread(found, lambda: None)
-        found.post(partial(found.later, 0.0, fail))  # type: ignore[arg-type]
+        found.post(partial(found.later, 0.0, fail))
         know_the_brokers(found)
     assert shown == [ZeroDivisionError, ZeroDivisionError]
 

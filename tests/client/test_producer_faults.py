@@ -15,7 +15,10 @@ from barnabas.client.failures import Closed, TimedOut
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.testing import Broker
 from tests.client.test_faults import TOPIC, behind
+from tests.client.test_producer import read_all
 from tests.client.unreliable import FaultyProxy
+from tests.deadline import eventually
+from tests.process import free_port
 
 
 def test_a_broker_that_stays_away_fails_every_record_in_time(tmp_path: Path) -> None:
@@ -27,6 +30,56 @@ def test_a_broker_that_stays_away_fails_every_record_in_time(tmp_path: Path) -> 
         lost = [producer.send("t", b"after") for _ in range(1000)]
         assert all(isinstance(each.exception(30), Refused) for each in lost)
         assert 1.9 < time.monotonic() - began < 30
+
+
+def test_a_record_that_failed_is_not_stored_when_its_broker_comes_back(tmp_path: Path) -> None:
+    port = free_port()
+    broker = Broker(data=tmp_path, port=port).start()
+    # An attempt to connect comes seconds after the last one; a record is given up before.
+    with Producer(broker.bootstrap, delivery_timeout_ms=1000, retry_backoff_ms=3000) as producer:
+        producer.send("t", b"before").result(10)
+        broker.stop()
+        eventually(lambda: producer._network._pauses, "an attempt to connect that fails")
+        failed = producer.send("t", b"failed").exception(10)
+        assert isinstance(failed, Refused)
+        assert "never sent" in str(failed)
+        assert not failed.may_be_stored
+        broker.start()
+        eventually(lambda: producer.send("t", b"after").exception() is None, "a record to be stored")
+        stored = [record.value for record in read_all(broker.bootstrap, "t", 2)]
+    broker.stop()
+    assert stored == [b"before", b"after"]
+
+
+def test_a_record_that_may_be_stored_says_so() -> None:
+    with (
+        FaultyProxy() as proxy,
+        behind(proxy),
+        Producer(proxy.address, delivery_timeout_ms=1000) as producer,
+    ):
+        producer.send(TOPIC, b"before").result(10)
+        proxy.stall()
+        failed = producer.send(TOPIC, b"sent").exception(10)
+        assert isinstance(failed, TimedOut)
+        assert "may have been stored" in str(failed)
+        assert failed.may_be_stored
+        proxy.flow()
+
+
+def test_closing_tells_what_was_never_sent_from_what_may_be_stored(tmp_path: Path) -> None:
+    with FaultyProxy() as proxy, behind(proxy):
+        producer = Producer(proxy.address, max_in_flight_requests_per_connection=1)
+        producer.send(TOPIC, b"before", partition=0).result(10)
+        proxy.stall()
+        sent = producer.send(TOPIC, b"sent", partition=0)
+        eventually(lambda: producer._sender._flying, "the request to be sent")
+        waiting = producer.send(TOPIC, b"waiting", partition=1)
+        with pytest.raises(TimedOut):
+            producer.close(0.1)
+        assert isinstance(sent.exception(10), Closed)
+        assert isinstance(waiting.exception(10), Closed)
+        assert [each.exception(0).may_be_stored for each in (sent, waiting)] == [True, False]  # type: ignore[union-attr]
+        proxy.flow()
 
 
 def test_when_memory_is_full_sending_waits_and_then_says_so() -> None:

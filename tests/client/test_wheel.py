@@ -124,11 +124,11 @@ def test_timers_run_while_a_user_drives_and_after(bootstrap: str) -> None:
     with network(bootstrap) as found:
         ran: list[str] = []
         gate = closed_gate()
-        found.post(partial(found.later, 0.0, lambda: ran.append("before")))  # type: ignore[arg-type]
+        found.post(partial(found.later, 0.0, lambda: ran.append("before")))
         with driving(found, gate):
-            found.post(partial(found.later, 0.01, lambda: ran.append("while")))  # type: ignore[arg-type]
-            found.post(partial(found.later, 0.02, gate.release))  # type: ignore[arg-type]
-        found.post(partial(found.later, 0.01, lambda: ran.append("after")))  # type: ignore[arg-type]
+            found.post(partial(found.later, 0.01, lambda: ran.append("while")))
+            found.post(partial(found.later, 0.02, gate.release))
+        found.post(partial(found.later, 0.01, lambda: ran.append("after")))
         eventually(lambda: ran == ["before", "while", "after"], "all timers")
         eventually(lambda: driver_of(found).name == "barnabas-network", "its own thread to drive again")
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from math import inf
 
 from barnabas.client.batches import RECORD_OVERHEAD, Batch, Carrier, Section
-from barnabas.client.failures import RETRIABLE, TimedOut
+from barnabas.client.failures import RETRIABLE, TimedOut, in_doubt, never_sent
 from barnabas.client.numbering import Numbering
 from barnabas.client.partition_state import PartitionState, Request, TopicState, WireBatch
 from barnabas.errors import BarnabasError, Code, Refused
@@ -51,6 +51,22 @@ _NOT_STORED = (
     }
 )
 """Refusals that leave no doubt: nothing was written."""
+
+_REFUSED_BEFORE_WRITING = (
+    _NOT_STORED
+    | _MISSING
+    | {
+        Code.UNKNOWN_TOPIC_OR_PARTITION,
+        Code.UNKNOWN_TOPIC_ID,
+        Code.INCONSISTENT_TOPIC_ID,
+        Code.INVALID_TOPIC_EXCEPTION,
+        Code.LEADER_NOT_AVAILABLE,
+        Code.NOT_ENOUGH_REPLICAS,
+        Code.THROTTLING_QUOTA_EXCEEDED,
+    }
+)
+"""Refusals of an attempt that wrote nothing. NOT_LEADER_OR_FOLLOWER is none of them: a leader that is replaced while
+it waits for its followers says so too, and they may have the batch."""
 
 
 class Accumulator:
@@ -305,6 +321,9 @@ class Accumulator:
         code = failure.code
         state.flying.remove(wire)
         state.trouble = failure
+        wire.was_sent = True
+        if code not in _REFUSED_BEFORE_WRITING:
+            wire.is_in_doubt = True
         if wire.is_over:
             return
         if code in _TOO_LARGE and len(wire) > 1:
@@ -325,12 +344,21 @@ class Accumulator:
                 state.needs_epoch = True
             self._fail(wire, failure)
 
-    def lost(self, wire: WireBatch, failure: Refused, now: float) -> None:
-        """No answer came: nobody knows whether it is stored, so it keeps its number."""
+    def lost(self, wire: WireBatch, failure: Refused, now: float, was_sent: bool) -> None:
+        """No answer came: where all of it was sent nobody knows whether it is stored, so it keeps its number."""
         wire.owner.flying.remove(wire)
         wire.owner.trouble = failure
+        if was_sent:
+            wire.was_sent = wire.is_in_doubt = True
         if not wire.is_over:
             self._try_again(wire, failure, now)
+
+    def recalled(self, wire: WireBatch) -> None:
+        """An attempt was called off before all of it was sent: no broker has it, or ever will by that attempt."""
+        wire.owner.flying.remove(wire)
+        if not wire.is_over:
+            wire.attempts -= 1
+            self._send_again([wire])
 
     def _try_again(self, wire: WireBatch, failure: Refused, now: float) -> None:
         state = wire.owner
@@ -346,8 +374,16 @@ class Accumulator:
         state = wires[0].owner
         state.resend = deque(self.numbers.in_order([*state.resend, *wires]))
 
+    def is_overdue(self, request: Request, now: float) -> bool:
+        """Whether something in a request is about to be given up: what is not sent yet of it should be called off."""
+        born_before = now - self._delivery_timeout
+        return any(wire.created <= born_before and not wire.is_over for wire in request.batches)
+
     def expire(self, now: float) -> None:
-        """Give up what has been on its way for longer than delivery.timeout.ms."""
+        """Give up what has been on its way for longer than delivery.timeout.ms.
+
+        Requests that hold any of it, and are not sent yet, have been recalled before: what flies now was sent.
+        """
         born_before = now - self._delivery_timeout
         for state in self._listed:
             if self._oldest(state) > born_before:
@@ -358,20 +394,23 @@ class Accumulator:
             )
             for wire in [*state.flying, *state.resend]:
                 if wire.created <= born_before and not wire.is_over:
-                    self._fail(wire, failure)
+                    self._give_up(wire, failure)
+            given_up = [wire for wire in state.resend if wire.is_over]
             state.resend = deque(wire for wire in state.resend if not wire.is_over)
+            for wire in reversed(given_up):
+                self.numbers.take_back(wire)
             while state.queue and state.queue[0].created <= born_before:
-                self._settle(state.queue.popleft(), -1, -1, failure)
+                self._settle(state.queue.popleft(), -1, -1, never_sent(failure))
 
     def fail_all(self, failure: BarnabasError) -> None:
-        """Give up everything that is on its way."""
+        """Give up everything that is on its way; requests that are not sent yet have been recalled before."""
         for state in self._listed:
             state.shut()
             for wire in [*state.flying, *state.resend]:
                 if not wire.is_over:
-                    self._fail(wire, failure)
+                    self._give_up(wire, failure)
             for batch in state.queue:
-                self._settle(batch, -1, -1, failure)
+                self._settle(batch, -1, -1, never_sent(failure))
             state.resend.clear()
             state.queue.clear()
 
@@ -390,8 +429,18 @@ class Accumulator:
             found += state.queue
         return found
 
+    def _give_up(self, wire: WireBatch, failure: BarnabasError) -> None:
+        """The end of a batch that waits, or that flies: of the latter all has been sent."""
+        if wire in wire.owner.flying:
+            wire.was_sent = wire.is_in_doubt = True
+        self._fail(wire, failure)
+
     def _fail(self, wire: WireBatch, failure: BarnabasError) -> None:
         wire.is_over = True
+        if wire.is_in_doubt:
+            failure = in_doubt(failure)
+        elif not wire.was_sent:
+            failure = never_sent(failure)
         for batch in wire.batches:
             self._settle(batch, -1, -1, failure)
 

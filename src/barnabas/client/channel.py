@@ -12,6 +12,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import partial
 from itertools import islice
 from struct import Struct
 from typing import Any, Protocol, TypeAlias
@@ -52,7 +53,18 @@ class State(Enum):
 class Asked:
     """A request and who is to be told its outcome: the answer, None where there is none to come, or a failure."""
 
-    __slots__ = ("answer", "correlation_id", "deadline", "done", "request", "seconds", "version")
+    __slots__ = (
+        "answer",
+        "begins",
+        "channel",
+        "correlation_id",
+        "deadline",
+        "done",
+        "ends",
+        "request",
+        "seconds",
+        "version",
+    )
 
     def __init__(
         self,
@@ -69,6 +81,18 @@ class Asked:
         self.deadline = now + seconds
         self.correlation_id = 0
         self.version = 0
+        self.channel: Channel | None = None
+        self.begins = self.ends = sys.maxsize
+        """Where its bytes lie among all that its channel has to write."""
+
+    @property
+    def was_sent(self) -> bool:
+        """Whether the system has all of it. Where it has not, the broker never gets it, once the channel is closed."""
+        return self.channel is not None and self.ends <= self.channel.written
+
+    def recall(self) -> bool:
+        """Call it off, so that it is neither sent nor told of; False where it was sent, and may arrive."""
+        return self.channel is None or self.channel.recall(self)
 
     def tell(self, outcome: Any) -> None:
         guarded(self.done, outcome)
@@ -108,6 +132,10 @@ class Channel:
         self._is_listening = False
         self._is_blocked = False
         """The system takes no more now, and will say when it does."""
+        self.written = 0
+        """Bytes that the system has taken."""
+        self._to_write = 0
+        """Bytes of all that was asked, written or not."""
         self._next_id = 0
         self._versions: dict[int, tuple[int, int]] = {}
         self._queued: deque[Asked] = deque()
@@ -130,6 +158,7 @@ class Channel:
         """Queue a request; it is written with the next `flush`."""
         self.used = now
         self.expires = min(self.expires, asked.deadline)
+        asked.channel = self
         if self.state is State.OPEN:
             self._encode(asked)
         else:
@@ -230,7 +259,10 @@ class Channel:
             asked.request, asked.version, asked.correlation_id, self._host.client_id
         )
         self._waiting.append(asked)
-        if len(chunks) > 1 and sum(map(len, chunks)) < _JOIN_BELOW:
+        size = sum(map(len, chunks))
+        asked.begins = self._to_write
+        asked.ends = self._to_write = self._to_write + size
+        if len(chunks) > 1 and size < _JOIN_BELOW:
             self._out.append(b"".join(chunks))
             return
         for chunk in chunks:
@@ -246,6 +278,7 @@ class Channel:
         try:
             while out:
                 taken = sock.send(out[0]) if len(out) == 1 else sock.sendmsg(islice(out, _MOST_PIECES))
+                self.written += taken
                 while out and taken >= len(out[0]):
                     taken -= len(out.popleft())
                 if taken:
@@ -262,6 +295,49 @@ class Channel:
             self._is_blocked = False
             self._listen(writes=False)
         self._settle_unanswered()
+
+    def recall(self, asked: Asked) -> bool:
+        """Call a request off; False where the system has all of it.
+
+        Of one that the system has in part, the rest is never written: the connection is closed, and the others hear
+        of that after what is being done now.
+        """
+        if asked in self._queued:
+            self._queued.remove(asked)
+            return True
+        if asked not in self._waiting:
+            return not asked.was_sent
+        if asked.ends <= self.written:
+            return False
+        is_begun = asked.begins < self.written
+        if is_begun:
+            self._waiting.remove(asked)
+            self.close(
+                Unreachable(f"The connection to {self.address} was given up: it takes too long."), soon=True
+            )
+        else:
+            self._cut_out(asked)
+        return True
+
+    def _cut_out(self, asked: Asked) -> None:
+        """Forget a request of which nothing is written."""
+        at, kept = self.written, deque[Buffer]()
+        for chunk in self._out:
+            if not asked.begins <= at < asked.ends:
+                kept.append(chunk)
+            at += len(chunk)
+        self._out = kept
+        size = asked.ends - asked.begins
+        self._to_write -= size
+        for other in self._waiting:
+            if other.begins > asked.begins:
+                other.begins -= size
+                other.ends -= size
+        self._waiting.remove(asked)
+        asked.begins = asked.ends = sys.maxsize
+        if not kept and self._is_blocked:
+            self._is_blocked = False
+            self._listen(writes=False)
 
     def _settle_unanswered(self) -> None:
         """Requests that nobody answers (acks=0) are done when they are written and next in line."""
@@ -362,8 +438,8 @@ class Channel:
             return
         self.close(Unreachable(f"The connection to {self.address} was given up: it answers too late."), now)
 
-    def close(self, failure: Refused, now: float = 0.0) -> None:
-        """End the connection; all that was asked is told why, or that its time is up."""
+    def close(self, failure: Refused, now: float = 0.0, *, soon: bool = False) -> None:
+        """End the connection; all that was asked is told why, or that its time is up: now, or soon."""
         if self.state is State.CLOSED:
             return
         self.state = State.CLOSED
@@ -377,9 +453,13 @@ class Channel:
         self._host.closed(self, failure)
         for asked in told:
             if asked.deadline <= now:
-                asked.tell(TimedOut(f"{self.address} did not answer in {asked.seconds:g} s."))
+                why: Refused = TimedOut(f"{self.address} did not answer in {asked.seconds:g} s.")
             else:
-                asked.tell(failure)
+                why = failure
+            if soon:
+                self._host.soon(partial(asked.tell, why))
+            else:
+                asked.tell(why)
 
     def abandon(self) -> None:
         """Let go of the socket and of nothing else: in a forked process it is the parent's."""

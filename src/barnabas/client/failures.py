@@ -5,7 +5,15 @@ Raised all over `client`; caught by its retries and, at the top, by the command 
 
 from collections.abc import Sequence
 
-from barnabas.errors import Code, LogTruncated, NetworkException, Refused, RequestTimedOut, Stale
+from barnabas.errors import (
+    BarnabasError,
+    Code,
+    LogTruncated,
+    NetworkException,
+    Refused,
+    RequestTimedOut,
+    Stale,
+)
 from barnabas.types import TopicPartition
 
 
@@ -74,6 +82,26 @@ def refusal(code: int, about: str, message: str | None = None) -> Refused:
     if known is Code.UNKNOWN_SERVER_ERROR and code != known:
         text = message or f"the broker answered with error {code}, which this client does not know."
     return Refused(known, text if text.startswith(about) else f"{about}: {text}")
+
+
+def never_sent(failure: BarnabasError) -> BarnabasError:
+    """Why a record is given up that no broker can have."""
+    return _with_fate(failure, "The record was never sent.", may_be_stored=False)
+
+
+def in_doubt(failure: BarnabasError) -> BarnabasError:
+    """Why a record is given up that a broker may have."""
+    text = "The record may have been stored: it was sent, and no answer says that it was not."
+    return _with_fate(failure, text, may_be_stored=True)
+
+
+def _with_fate(failure: BarnabasError, text: str, *, may_be_stored: bool) -> BarnabasError:
+    """The same failure, of the same class and code, with one more sentence."""
+    told = failure.__class__.__new__(failure.__class__)
+    told.args = (f"{failure} {text}",)
+    told.may_be_stored = may_be_stored
+    told.__cause__ = failure
+    return told
 
 
 def check(code: int, about: str, message: str | None = None) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-def guarded(action: Callable[..., None], *arguments: Any) -> None:
+def guarded(action: Callable[..., object], *arguments: Any) -> None:
     """Call it, whatever it raises: even SystemExit would end the client's thread, or the wait of a user who drives."""
     try:
         action(*arguments)

@@ -39,7 +39,7 @@ class Loop:
         self.poller = new_poller()
         self._channels: dict[tuple[Address, str], Channel] = {}
         self._timers: list[Timer] = []
-        self._posts: deque[Callable[[], None]] = deque()
+        self._posts: deque[Callable[[], object]] = deque()
         self._is_asleep = False
         self._is_closed = False
         self._born_in = this_process.generation
@@ -91,7 +91,7 @@ class Loop:
     def is_closed(self) -> bool:
         return self._is_closed
 
-    def post(self, action: Callable[[], None], *, is_urgent: bool = True) -> None:
+    def post(self, action: Callable[[], object], *, is_urgent: bool = True) -> None:
         """Any thread: run it in the network's thread, soon and in order. Raises when the client is closed.
 
         What is not urgent is left to this thread where it has waited a moment ago: as a rule it will do so again.

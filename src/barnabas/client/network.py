@@ -98,8 +98,10 @@ class Network(Loop):
         *,
         wait: float = 0.0,
         lane: str = "",
-    ) -> None:
+    ) -> Asked | None:
         """Send a request to a broker, or to any; `done` gets the answer, or a Refused that says why there is none.
+
+        Gives what was asked of a certain broker, which can be recalled while it is not sent; None where it never is.
 
         `wait` is what the broker may take on purpose, as in a long-polling fetch: it comes on top of
         request.timeout.ms. A `lane` is a connection of its own: its requests are pipelined and answered in order, and
@@ -107,25 +109,27 @@ class Network(Loop):
         """
         if self._is_closed:
             self.soon(lambda: done(Closed()))
-            return
+            return None
         seconds = self.request_timeout + wait
         if node is None:
             AnyBroker(self, request, answer, done, seconds, lane).try_next(Unreachable(""))
-            return
+            return None
         broker = self.metadata.snapshot.brokers.get(node)
         if broker is None:
             self.refresh_soon()
             text = f"There is no broker {node} in the cluster now."
             self.soon(lambda: done(Refused(Code.BROKER_NOT_AVAILABLE, text)))
-            return
+            return None
         now = time.monotonic()
-        self.channel(broker.address, lane).ask(Asked(request, answer, done, now, seconds), now)
+        asked = Asked(request, answer, done, now, seconds)
+        self.channel(broker.address, lane).ask(asked, now)
+        return asked
 
     def tell(
         self, node: BrokerId, request: Message, done: Callable[[Refused | None], None], *, lane: str = ""
-    ) -> None:
+    ) -> Asked | None:
         """Send what brokers do not answer (acks=0); `done` gets None when the system has taken all of it."""
-        self.ask(node, request, None, done, lane=lane)  # type: ignore[arg-type,type-var]
+        return self.ask(node, request, None, done, lane=lane)  # type: ignore[arg-type,type-var]
 
     def call(
         self,
@@ -147,7 +151,7 @@ class Network(Loop):
 
     def wait_for(
         self,
-        start: Callable[[Callable[[Any], None]], None],
+        start: Callable[[Callable[[Any], None]], object],
         timeout: float,
         what: str = "An answer",
     ) -> Any:

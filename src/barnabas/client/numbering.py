@@ -1,7 +1,7 @@
 """Who a producer is to brokers, and the numbers its batches travel under, so that a repeated one is known. PURE.
 
 Used by `accumulator`. Always holds: a number is given to other records only when those it was given to first are known
-not to be stored.
+not to be stored: a broker has said so, or they were never sent.
 
 A batch that a broker refuses because an earlier one is missing (OUT_OF_ORDER_SEQUENCE_NUMBER, with nothing earlier
 on its way) was not stored, nor was any later one: they are numbered anew from 0, in a new epoch of the producer id.
@@ -58,14 +58,30 @@ class Numbering:
             identity, epoch = self.producer
             self.producer = ProducerIdentity(identity, epoch + 1) if epoch < _LAST_EPOCH else None
 
+    def take_back(self, wire: WireBatch) -> None:
+        """A batch that was never sent is given up: what follows, if none of it was sent either, moves up."""
+        state = wire.owner
+        if not self.is_idempotent or wire.was_sent or wire.producer != state.producer or state.needs_epoch:
+            return
+        if any(self._is_after(other, wire) for other in state.flying):
+            return
+        later = [other for other in state.resend if self._is_after(other, wire)]
+        if any(other.was_sent for other in later):
+            return
+        state.sequence = wire.base_sequence
+        for other in later:
+            self.number(state, other)
+
+    def _is_after(self, wire: WireBatch, other: WireBatch) -> bool:
+        return (
+            wire.producer == other.producer
+            and 0 < (wire.base_sequence - other.base_sequence) & _MASK < _HALF_A_TURN
+        )
+
     def is_first(self, wire: WireBatch) -> bool:
         """Whether nothing of its partition that is numbered before it is still on its way."""
         state = wire.owner
-        return not any(
-            0 < (wire.base_sequence - other.base_sequence) & _MASK < _HALF_A_TURN
-            for other in (*state.flying, *state.resend)
-            if other.producer == wire.producer
-        )
+        return not any(self._is_after(wire, other) for other in (*state.flying, *state.resend))
 
     def in_order(self, wires: list[WireBatch]) -> Iterable[WireBatch]:
         """The batches of a partition in the order of their numbers, which may have wrapped round among them."""
@@ -85,6 +101,7 @@ class Numbering:
         sequence = wire.base_sequence
         for half in halves:
             half.producer = wire.producer
+            half.was_sent, half.is_in_doubt = wire.was_sent, wire.is_in_doubt
             half.base_sequence = sequence
             if self.is_idempotent:
                 sequence = (sequence + len(half)) & _MASK

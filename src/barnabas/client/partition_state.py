@@ -35,11 +35,13 @@ class WireBatch:
         "base_sequence",
         "batches",
         "encoded",
+        "is_in_doubt",
         "is_over",
         "owner",
         "producer",
         "section",
         "size",
+        "was_sent",
     )
 
     def __init__(self, owner: "PartitionState", batches: list[Batch]) -> None:
@@ -55,6 +57,10 @@ class WireBatch:
         self.attempts = 0
         self.is_over = False
         """Its records were given up; only its answer is still due."""
+        self.was_sent = False
+        """A broker may have seen it, by this attempt or one before."""
+        self.is_in_doubt = False
+        """A broker may have stored it: an attempt was sent, and no answer said that it was not stored."""
         self.section: Section | None = None
         self.encoded: Buffer | BatchInTwo | None = None
         """The batch as it went out, for the next attempt: it must be the same."""

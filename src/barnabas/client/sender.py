@@ -2,17 +2,19 @@
 
 Owned by `producer`. The accumulator is shared with those who send, under one lock; encoding, compression and callbacks
 happen outside it. Always holds: whatever is drained is asked, and whatever is asked comes back as stored, refused or
-lost.
+lost, or is recalled before all of it is sent. What is given up is recalled first: a record that failed is not stored
+later, but for one whose request was sent, and its failure says so.
 """
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from threading import Condition, RLock
 
 from barnabas.client.accumulator import Accumulator
 from barnabas.client.batches import Batch, section_of, wait_for
+from barnabas.client.channel import Asked
 from barnabas.client.failures import RETRIABLE, STALE, Closed, Unreachable, check, refusal
 from barnabas.client.guarded import guarded
 from barnabas.client.metadata import Snapshot
@@ -31,6 +33,17 @@ _MOST_UNSEEN = 1000
 _LARGE = 64 * 1024
 """Records that are not copied to be put behind their header; a channel joins no request of that size."""
 _NO_TIMER = Timer(float("inf"), lambda: None)
+
+
+class Flight:
+    """A request on its way, from `drain` to its outcome."""
+
+    __slots__ = ("asked", "request")
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.asked: Asked | None = None
+        """What the network was asked; None where it was not, or said no at once: then nothing is sent."""
 
 
 class Sender:
@@ -56,6 +69,8 @@ class Sender:
         self._codec = codec
         self._request_timeout_ms = request_timeout_ms
         self._flights: dict[BrokerId, int] = {}
+        """How many requests each broker has not answered yet."""
+        self._flying: set[Flight] = set()
         self._envelopes: dict[TopicPartition, Envelope] = {}
         self._is_woken = False
         self._timer = _NO_TIMER
@@ -85,15 +100,16 @@ class Sender:
         self._is_woken = False
         self._turn(None, None)
 
-    def _turn(self, request: Request | None, answer: ProduceResponse | Refused | None) -> None:
+    def _turn(self, flight: Flight | None, answer: ProduceResponse | Refused | None) -> None:
         """Take in what became of a request, if any; then send what is ready."""
         accumulator = self._accumulator
         now = time.monotonic()
         is_stale = False
         with self._lock:
-            if request is not None:
-                is_stale = self._take_in(request, answer, now)
+            if flight is not None:
+                is_stale = self._take_in(flight, answer, now)
             if accumulator.next_at <= now:
+                self._recall([each for each in self._flying if accumulator.is_overdue(each.request, now)])
                 accumulator.expire(now)
             requests = accumulator.drain(now, self._leader_of, self._flights)
             next_at = accumulator.next_at
@@ -129,7 +145,9 @@ class Sender:
     def _send(self, request: Request) -> None:
         node = request.node
         self._flights[node] = self._flights.get(node, 0) + 1
-        done = partial(self._answered, request)
+        flight = Flight(request)
+        self._flying.add(flight)
+        done = partial(self._answered, flight)
         try:
             message = self._message(request.batches)
         except Exception as error:
@@ -138,9 +156,18 @@ class Sender:
             self._network.later(0.0, partial(done, unwritten))
             return
         if self._acks:
-            self._network.ask(node, message, ProduceResponse, done)
+            flight.asked = self._network.ask(node, message, ProduceResponse, done)
         else:
-            self._network.tell(node, message, done)
+            flight.asked = self._network.tell(node, message, done)
+
+    def _recall(self, flights: Iterable[Flight]) -> None:
+        """With the lock: take back what is not sent yet, so that what is given up of it never will be."""
+        for flight in flights:
+            if flight.asked is None or flight.asked.recall():
+                self._flying.discard(flight)
+                self._flights[flight.request.node] -= 1
+                for wire in flight.request.batches:
+                    self._accumulator.recalled(wire)
 
     def _message(self, wires: list[WireBatch]) -> OneBatch | ProduceRequest:
         if len(wires) == 1:
@@ -181,19 +208,23 @@ class Sender:
                 wire.encoded = wrap_records(section.body, section.count, attributes=self._codec, **facts)
         return wire.encoded
 
-    def _answered(self, request: Request, answer: ProduceResponse | Refused | None) -> None:
-        self._flights[request.node] -= 1
-        self._turn(request, answer)
+    def _answered(self, flight: Flight, answer: ProduceResponse | Refused | None) -> None:
+        if flight in self._flying:  # or it was recalled meanwhile
+            self._flying.discard(flight)
+            self._flights[flight.request.node] -= 1
+            self._turn(flight, answer)
 
-    def _take_in(self, request: Request, answer: ProduceResponse | Refused | None, now: float) -> bool:
+    def _take_in(self, flight: Flight, answer: ProduceResponse | Refused | None, now: float) -> bool:
         """Tell the accumulator what became of a request; true where fresh metadata may help."""
+        request = flight.request
+        was_sent = flight.asked is not None and flight.asked.was_sent
         if isinstance(answer, ProduceResponse):
             return self._settle(request, answer, now)
         for wire in request.batches:
             if answer is None:
                 self._accumulator.stored(wire, -1, -1)
             elif answer.code in RETRIABLE:
-                self._accumulator.lost(wire, answer, now)
+                self._accumulator.lost(wire, answer, now, was_sent)
             else:
                 self._accumulator.refused(wire, answer, now)
         return answer is not None
@@ -209,7 +240,7 @@ class Sender:
             each = found.get(partition)
             if each is None:
                 silent = Unreachable(f"Broker {request.node} gave no answer for partition {partition}.")
-                self._accumulator.lost(wire, silent, now)
+                self._accumulator.lost(wire, silent, now, True)
             elif not each.error_code:
                 self._accumulator.stored(wire, each.base_offset, each.log_append_time_ms)
             elif each.error_code == Code.DUPLICATE_SEQUENCE_NUMBER:
@@ -267,6 +298,7 @@ class Sender:
 
     def _fail_all(self, failure: Refused) -> None:
         with self._lock:
+            self._recall(list(self._flying))
             self._accumulator.fail_all(failure)
             settled = self._take_settled()
         self._tell(settled)

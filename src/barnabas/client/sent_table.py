@@ -73,7 +73,8 @@ class SentTable:
                     batch.hurry(batch.partition)
             wait_for(self._batches, timeout, "The table")
         parts = (part for batch in self._batches for part, _ in _parts(batch, 0))
-        return next((part.failure for part in parts if part.failure is not None), None)
+        failures = [part.failure for part in parts if part.failure is not None]
+        return next((why for why in failures if why.may_be_stored), failures[0] if failures else None)
 
     def add_done_callback(self, callback: Callable[["SentTable"], Any]) -> None:
         """Call it with this future when it is done, in the client's own thread; now, if it is done already."""
