@@ -6,9 +6,9 @@ from uuid import UUID
 
 import pytest
 
-from barnabas.client.fetches import COMMITTED, Asked, Check, Fetch, Fetches
+from barnabas.client.fetches import COMMITTED, Fetch, Fetches
 from barnabas.client.offsets import EARLIEST, OffsetAt
-from barnabas.client.reading import EpochEnd, Leader, Position, Reading
+from barnabas.client.reading import Asked, Check, EpochEnd, Leader, Position, Reading
 from barnabas.errors import Code, LogTruncated, Refused
 from barnabas.types import BrokerId, Millis, Offset, TopicPartition
 from barnabas.wire.batch import Record, encode_batch, headers

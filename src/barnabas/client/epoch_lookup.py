@@ -3,9 +3,8 @@
 from collections.abc import Callable, Iterable
 
 from barnabas.client.failures import check, refusal
-from barnabas.client.fetches import Check
 from barnabas.client.network import Network
-from barnabas.client.reading import EpochEnd
+from barnabas.client.reading import Check, EpochEnd
 from barnabas.errors import Code, Refused
 from barnabas.types import BrokerId, TopicPartition
 from barnabas.wire.messages.epochs import (

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from barnabas.client.epoch_lookup import ask_epoch_ends
-from barnabas.client.fetches import NEVER, Asked, Check, Fetch, Fetches, Lookup
+from barnabas.client.fetches import NEVER, Fetch, Fetches, Lookup
 from barnabas.client.network import Network
 from barnabas.client.offset_lookup import Found, ask_offsets, missing
-from barnabas.client.reading import EpochEnd, Leader, Position
+from barnabas.client.reading import Asked, Check, EpochEnd, Leader, Position
 from barnabas.client.timer import Timer
 from barnabas.client.turn import Turn
 from barnabas.errors import Code, Refused

@@ -12,7 +12,18 @@ from typing import NamedTuple
 
 from barnabas.client.failures import RETRIABLE, STALE, check, rewritten, truncated
 from barnabas.client.offsets import OffsetAt
-from barnabas.client.reading import NO_EPOCH, Chunk, EpochEnd, Leader, Position, Reading, whole_batches
+from barnabas.client.reading import (
+    NO_EPOCH,
+    Asked,
+    Check,
+    Chunk,
+    EpochEnd,
+    Leader,
+    Position,
+    Reading,
+    Truncation,
+    whole_batches,
+)
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.types import BrokerId, TopicPartition
 from barnabas.wire.messages.fetch import (
@@ -34,14 +45,6 @@ _LANES = ("fetch", "fetch-too", "fetch-here")
 wait, what is known to be there is still fetched, by the last lane, which never waits."""
 
 
-class Asked(NamedTuple):
-    """A partition in a request under way."""
-
-    reading: Reading
-    version: int
-    offset: int
-
-
 class Fetch(NamedTuple):
     """A request to be sent, and what it asks for."""
 
@@ -56,21 +59,6 @@ class Lookup(NamedTuple):
 
     committed: list[Asked]
     by_time: list[tuple[Asked, int]]
-
-
-class Check(NamedTuple):
-    """A question to a new leader: where does the epoch of what was read last end in your log?"""
-
-    asked: Asked
-    leader: Leader
-    epoch: int
-
-
-class Truncation(NamedTuple):
-    """A leader's log lacks what was read: it has this much of the epoch that was asked for."""
-
-    asked: Asked
-    found: EpochEnd
 
 
 FIRST_EPOCH = 0

@@ -168,6 +168,29 @@ class Reading:
                 self.epochs.append((max(start, self.fetch_offset), epoch))
 
 
+class Asked(NamedTuple):
+    """A partition in a request under way."""
+
+    reading: Reading
+    version: int
+    offset: int
+
+
+class Check(NamedTuple):
+    """A question to a new leader: where does the epoch of what was read last end in your log?"""
+
+    asked: Asked
+    leader: Leader
+    epoch: int
+
+
+class Truncation(NamedTuple):
+    """A leader's log lacks what was read: it has this much of the epoch that was asked for."""
+
+    asked: Asked
+    found: EpochEnd
+
+
 def whole_batches(records: memoryview) -> tuple[int, int, list[tuple[int, int]]]:
     """Of fetched bytes: how many the whole batches are, the offset behind the last of them (-1 where there is none),
     and where their epochs begin."""
