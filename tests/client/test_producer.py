@@ -149,7 +149,7 @@ def test_an_unreachable_broker_is_told_at_once() -> None:
 def test_settings_that_contradict_are_refused(bootstrap: str) -> None:
     with pytest.raises(BarnabasError, match="acks=all"):
         Producer(bootstrap, acks=1, enable_idempotence=True)
-    with pytest.raises(Refused, match="acks.* must be"):
+    with pytest.raises(Refused, match="must be 0, 1 or -1"):
         Producer(bootstrap, acks="most")
     with pytest.raises(Refused, match="no compression"):
         Producer(bootstrap, compression_type="rar")
