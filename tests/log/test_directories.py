@@ -737,3 +737,29 @@ def test_what_is_no_file_of_ours_in_a_deleted_partition_is_left_there() -> None:
     again = open_all(disk)
     assert again.online()
     assert again.logs == {}
+
+
+def test_a_recovery_point_above_the_end_of_its_log_is_written_down_before_anything_is_appended() -> None:
+    """Below it what cannot be read counts as damage and stays: a torn tail must not pass for that."""
+    disk = SimulatedDisk()
+    directories = open_all(disk)
+    log = directories.create(tp(0), CONFIG, TOPIC)
+    for number in range(5):
+        append(log, b"%d" % number)
+    flush = log.begin_flush()
+    assert flush is not None
+    flush.run()
+    log.finish_flush(flush)
+    directories.checkpoint()
+    path, size = log.segments[0].path, log.size
+    crashed = disk.crash()
+    crashed.open(path).truncate(size // 5 * 3)
+    lost = open_all(crashed)
+    assert lost.logs[tp(0)].end == 3
+    assert b"t 0 3\n" in read_whole(crashed, "/a/recovery-point-offset-checkpoint")
+    append(lost.logs[tp(0)], b"instead")
+    torn = crashed.crash(Survival.EVERYTHING)
+    torn.open(path).truncate(size // 5 * 3 + 50)
+    again = open_all(torn)
+    assert values(again.logs[tp(0)]) == [b"0", b"1", b"2"]
+    assert again.logs[tp(0)].end == 3

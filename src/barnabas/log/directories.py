@@ -404,11 +404,11 @@ class Directories:
                     self._twins.append(twin)
                 else:
                     self._use(twin)
-            if any(self.logs[tp].recovery_point < points.get(tp, Offset(0)) for tp in self._in(directory)):
+            reached = {tp: self.logs[tp].recovery_point for tp in self._in(directory)}
+            if any(at < points.get(tp, Offset(0)) for tp, at in reached.items()):
                 # Before anything is appended: what is written there next does not last yet.
-                directory.write_checkpoint(
-                    RECOVERY_POINTS, {tp: self.logs[tp].recovery_point for tp in self._in(directory)}
-                )
+                with self._working(directory):
+                    directory.write_checkpoint(RECOVERY_POINTS, reached)
 
     @contextmanager
     def _opening(self, directory: DataDirectory) -> Iterator[None]:

@@ -19,7 +19,7 @@ from barnabas.types import Offset
 
 NAME = "index-lengths"
 
-_NOTE = Struct(">qqiii")
+_NOTE = Struct(">qqqqq")
 _CRC = Struct(">I")
 _SIZE = _NOTE.size + _CRC.size
 _MOST = 1024

@@ -329,7 +329,9 @@ def recover_segments(
             pass
         elif lasts and until is not None:
             reindex(segment, interval, until)
-            notes.add([segment.index_note()], bases)
+            # Without its note it is only read through again next time.
+            with suppress(OSError):
+                notes.add([segment.index_note()], bases)
         else:
             point = _EVERYTHING if recovery_point is None else recovery_point
             note = notes.newest_below(base, Offset(point)) if base == doubtful else None

@@ -290,6 +290,7 @@ class Segment:
         file.truncate(position)
         file.sync()
         self.size = position
+        self.noted_size = min(self.noted_size, position)
         self.offsets.cut(position)
         self.restore_tail()
         self.times.cut(self.end - self.base)
