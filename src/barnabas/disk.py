@@ -5,6 +5,7 @@ A write is whole or raises; a rename is atomic; nothing lasts before `sync` (nam
 Failures are plain `OSError`s, those of `sync` and `sync_dir` themselves `SyncFailed`.
 """
 
+import errno
 import fcntl
 import os
 from contextlib import suppress
@@ -19,6 +20,19 @@ class SyncFailed(OSError):
 
     The kernel may have given up the pages and called them clean: then the next fsync succeeds without them.
     """
+
+
+_PASSING = {
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ENOMEM,
+    errno.EAGAIN,
+    errno.EINTR,
+}
+"""Errors that say nothing about a disk's health: no room, a limit on file sizes, too many open files."""
 
 
 class File(Protocol):
@@ -66,6 +80,11 @@ class FileSlice:
         if len(data) != self.size:
             raise OSError("the file ended before its slice")
         return data
+
+
+def passes(error: BaseException | None) -> bool:
+    """Whether a failure may be over at the next try, like a full disk's. One of an fsync never is."""
+    return isinstance(error, OSError) and error.errno in _PASSING and not isinstance(error, SyncFailed)
 
 
 def write_atomically(disk: Disk, path: str, data: bytes) -> None:

@@ -16,8 +16,8 @@ import pytest
 
 from barnabas.broker.flusher import Flusher
 from barnabas.broker.partition import Partition
+from barnabas.disk import passes
 from barnabas.errors import Refused
-from barnabas.log.directories import passes
 from barnabas.log.log import Log
 from barnabas.testing.disk import PowerCut, SimulatedDisk, Survival
 from barnabas.types import LeaderEpoch, Millis, Offset, TopicPartition

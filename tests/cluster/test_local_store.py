@@ -18,6 +18,7 @@ from barnabas.cluster.image import (
     NO_BROKER,
     BrokerImage,
     BrokersConfigured,
+    Change,
     ClusterImage,
     LeaderRestarted,
     PartitionsChanged,
@@ -40,25 +41,40 @@ def wanted(name: str, **facts: object) -> WantedTopic:
     return WantedTopic(name, uuid.uuid4(), **facts)  # type: ignore[arg-type]
 
 
+def claimed(store: LocalStore) -> LocalStore:
+    store.register(EMPTY.brokers[BrokerId(1)])
+    store.claim(BrokerId(1))
+    return store
+
+
+def commit(store: LocalStore, changes: list[Change]) -> None:
+    store.commit(changes, store.image.version)
+
+
+def lasting(image: ClusterImage) -> ClusterImage:
+    """What of an image is there after a restart: brokers come and go."""
+    return replace(image, brokers={}, controller=NO_BROKER)
+
+
 def busy_store(path: Path) -> LocalStore:
-    store = LocalStore(RealDisk(), str(path), EMPTY)
-    store.commit(create_topic(store.image, wanted("a", partitions=3, configs={"retention.ms": "5"}), CONFIG))
-    store.commit(create_topic(store.image, wanted("b"), CONFIG))
-    store.commit(add_partitions(store.image, "b", 4, None))
-    store.commit(configure_topic(store.image, "b", {"cleanup.policy": "compact"}, CONFIG))
-    store.commit(create_topic(store.image, wanted("gone"), CONFIG))
-    store.commit(delete_topic(store.image, "gone", CONFIG))
-    store.commit([ProducerIdsTaken(ProducerId(1000)), LeaderRestarted(BrokerId(1))])
-    store.commit([BrokersConfigured("1", {"max.connections": "7"})])
+    store = claimed(LocalStore(RealDisk(), str(path), "c"))
+    commit(store, create_topic(store.image, wanted("a", partitions=3, configs={"retention.ms": "5"}), CONFIG))
+    commit(store, create_topic(store.image, wanted("b"), CONFIG))
+    commit(store, add_partitions(store.image, "b", 4, None))
+    commit(store, configure_topic(store.image, "b", {"cleanup.policy": "compact"}, CONFIG))
+    commit(store, create_topic(store.image, wanted("gone"), CONFIG))
+    commit(store, delete_topic(store.image, "gone", CONFIG))
+    commit(store, [ProducerIdsTaken(ProducerId(1000)), LeaderRestarted(BrokerId(1))])
+    commit(store, [BrokersConfigured("1", {"max.connections": "7"})])
     return store
 
 
 def test_all_that_was_committed_is_there_after_a_restart(tmp_path: Path) -> None:
     store = busy_store(tmp_path)
-    again = LocalStore(RealDisk(), str(tmp_path), EMPTY)
-    assert again.image == store.image
+    again = LocalStore(RealDisk(), str(tmp_path), "c")
+    assert again.image == lasting(store.image)
     assert again.image.topics["b"].partitions[3].leader_epoch == 1
-    assert LocalStore(RealDisk(), str(tmp_path), EMPTY).image == store.image
+    assert LocalStore(RealDisk(), str(tmp_path), "c").image == again.image
 
 
 OLD = b"""\
@@ -71,7 +87,7 @@ def test_a_file_of_an_earlier_release_is_read(tmp_path: Path) -> None:
     restarted = b'[{"change":"LeaderRestarted","broker":1}]'
     lines = [b"%08x %s\n" % (crc32(text), text) for text in (OLD, added, restarted)]
     (tmp_path / FILE_NAME).write_bytes(b"".join(lines))
-    image = LocalStore(RealDisk(), str(tmp_path), EMPTY).image
+    image = LocalStore(RealDisk(), str(tmp_path), "c").image
     assert [partition.leader_epoch for partition in image.topics["a"].partitions] == [4, 1]
     assert image.topics["a"].configs == {"retention.ms": "5"}
     assert image.next_producer_id == 2000
@@ -87,10 +103,10 @@ def test_all_there_is_to_say_of_a_partition_lasts(tmp_path: Path) -> None:
         removing=(BrokerId(1),),
         recovery=Recovery.RECOVERING,
     )
-    store.commit([PartitionsChanged("a", {1: moving})])
+    commit(store, [PartitionsChanged("a", {1: moving})])
     for _ in range(2):  # read from the line of the commit, then from the whole that was written anew
-        image = LocalStore(RealDisk(), str(tmp_path), EMPTY).image
-        assert image == store.image
+        image = LocalStore(RealDisk(), str(tmp_path), "c").image
+        assert image == lasting(store.image)
         assert image.topics["a"].partitions[1].recovery is Recovery.RECOVERING
 
 
@@ -100,7 +116,7 @@ def test_a_torn_last_line_is_dropped_at_every_length(tmp_path: Path) -> None:
     lines = whole.splitlines(keepends=True)
     for cut in range(len(lines[-1])):
         (tmp_path / FILE_NAME).write_bytes(whole[: len(whole) - len(lines[-1]) + cut])
-        image = LocalStore(RealDisk(), str(tmp_path), EMPTY).image
+        image = LocalStore(RealDisk(), str(tmp_path), "c").image
         assert image.broker_configs == {}
         assert set(image.topics) == {"a", "b"}
 
@@ -112,28 +128,28 @@ def test_damage_in_the_middle_is_not_passed_over(tmp_path: Path) -> None:
     text[len(text) // 3] ^= 1
     path.write_bytes(text)
     with pytest.raises(BarnabasError, match="damaged in line"):
-        LocalStore(RealDisk(), str(tmp_path), EMPTY)
+        LocalStore(RealDisk(), str(tmp_path), "c")
 
 
 def simulated_store(disk: SimulatedDisk) -> LocalStore:
     disk.make_dir("/data")
     disk.sync_dir("/")
-    return LocalStore(disk, "/data", EMPTY)
+    return claimed(LocalStore(disk, "/data", "c"))
 
 
 def test_after_a_failed_sync_no_later_one_is_believed() -> None:
     disk = SimulatedDisk()
     store = simulated_store(disk)
-    store.commit(create_topic(store.image, wanted("kept"), CONFIG))
+    commit(store, create_topic(store.image, wanted("kept"), CONFIG))
     disk.fail_at = disk.operations + 2  # the append, then the sync
     with pytest.raises(StoreFailed, match=r"cannot be written any more: input/output error\. Repair"):
-        store.commit(create_topic(store.image, wanted("doubtful"), CONFIG))
+        commit(store, create_topic(store.image, wanted("doubtful"), CONFIG))
     # The disk works again, and what it says of this file is worth nothing.
     with pytest.raises(StoreFailed):
-        store.commit(create_topic(store.image, wanted("later"), CONFIG))
+        commit(store, create_topic(store.image, wanted("later"), CONFIG))
     assert set(store.image.topics) == {"kept"}
     for found in (disk, disk.crash()):
-        assert set(LocalStore(found, "/data", EMPTY).image.topics) == {"kept"}
+        assert set(LocalStore(found, "/data", "c").image.topics) == {"kept"}
 
 
 def test_a_write_that_finds_no_room_changes_nothing_and_works_again_with_room() -> None:
@@ -141,28 +157,28 @@ def test_a_write_that_finds_no_room_changes_nothing_and_works_again_with_room() 
     store = simulated_store(disk)
     disk.capacity = disk.used()
     with pytest.raises(OSError, match="No space left"):
-        store.commit(create_topic(store.image, wanted("t"), CONFIG))
+        commit(store, create_topic(store.image, wanted("t"), CONFIG))
     assert not store.image.topics
     disk.capacity = None
-    store.commit(create_topic(store.image, wanted("t"), CONFIG))
-    assert set(LocalStore(disk.crash(), "/data", EMPTY).image.topics) == {"t"}
+    commit(store, create_topic(store.image, wanted("t"), CONFIG))
+    assert set(LocalStore(disk.crash(), "/data", "c").image.topics) == {"t"}
 
 
 @pytest.mark.parametrize("torn", [b"", b"0123", b'deadbeef [{"change":'])
 def test_a_store_opens_on_a_full_disk_and_goes_on_with_the_file_that_is_there(torn: bytes) -> None:
     disk = SimulatedDisk()
     store = simulated_store(disk)
-    store.commit(create_topic(store.image, wanted("before"), CONFIG))
+    commit(store, create_topic(store.image, wanted("before"), CONFIG))
     store.close()
     path = f"/data/{FILE_NAME}"
     disk.open(path).append(torn)
     disk.capacity = disk.used()
-    store = LocalStore(disk, "/data", EMPTY)
+    store = claimed(LocalStore(disk, "/data", "c"))
     assert set(store.image.topics) == {"before"}
     assert disk.list("/data") == [FILE_NAME]
     disk.capacity = None
-    store.commit(create_topic(store.image, wanted("after"), CONFIG))
-    assert set(LocalStore(disk.crash(), "/data", EMPTY).image.topics) == {"before", "after"}
+    commit(store, create_topic(store.image, wanted("after"), CONFIG))
+    assert set(LocalStore(disk.crash(), "/data", "c").image.topics) == {"before", "after"}
 
 
 def test_a_new_store_on_a_full_disk_does_not_open() -> None:

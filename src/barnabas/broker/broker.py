@@ -25,11 +25,11 @@ from barnabas.clock import Clock, SystemClock
 from barnabas.cluster.configs import Levels
 from barnabas.cluster.image import BrokerImage, Change, ClusterImage, LeaderRestarted
 from barnabas.cluster.local import FILE_NAME, LocalStore
-from barnabas.cluster.store import StoreFailed
+from barnabas.cluster.store import Store, StoreFailed
 from barnabas.config import BrokerConfig
 from barnabas.disk import Disk, RealDisk
 from barnabas.errors import BarnabasError, Code, Refused, reason_of
-from barnabas.log.directories import Directories, passes
+from barnabas.log.directories import Directories
 from barnabas.types import BrokerId
 
 log = logging.getLogger("barnabas.broker")
@@ -68,8 +68,9 @@ class Broker:
         self.server.start()
 
     async def _open(self, listener: Listener) -> None:
-        image = ClusterImage(self.directories.cluster_id, self.id, {self.id: self._advertised(listener)})
-        self._store = self._open_store(image)
+        self._store = self._open_store()
+        self._store.register(self._advertised(listener))
+        self._store.claim(self.id)
         owed = self._begin_epochs()
         image = self._store.image
         self.config = self.levels(image).effective()
@@ -93,7 +94,7 @@ class Broker:
         self._housekeeping.start()
         self.groups.start()
 
-    def _open_store(self, empty: ClusterImage) -> LocalStore:
+    def _open_store(self) -> Store:
         home = self.config.log_dirs[0]
         if home not in (directory.path for directory in self.directories.online()):
             raise BarnabasError(
@@ -106,7 +107,7 @@ class Broker:
                 "restore that file, or move the partitions away."
             )
         try:
-            return LocalStore(self._disk, home, empty)
+            return LocalStore(self._disk, home, self.directories.cluster_id)
         except OSError as error:
             raise StoreFailed(path, error) from error
 
@@ -116,13 +117,11 @@ class Broker:
         if not self._store.image.topics:
             return []
         try:
-            self._store.commit(changes)
+            self._store.commit(changes, self._store.image.version)
         except OSError as error:
-            if not passes(error):
-                raise StoreFailed(self._store.path, error) from error
             log.error(
                 "%s cannot be written: %s. Records are served, and none are taken until there is room.",
-                self._store.path,
+                self._store.name,
                 reason_of(error),
             )
             return changes

@@ -1,8 +1,9 @@
 """Owns the broker's picture of the cluster, and the one way to change it.
 
-Handlers read `image`; a change is decided by the pure controller, made to last by the store off the event
-loop, followed by the replicas, and only then visible. One change at a time, and one that has begun goes on to its end,
-whoever asked for it is still there or not: half of it would be a topic that is in the store and nowhere else.
+Handlers read `image`; a change is decided by the pure controller, made to last by the store off the event loop,
+followed by the replicas, and only then visible. What changes by itself, as when a broker comes or goes, is heard of
+from the store and followed in the same way. One change at a time, and one that has begun goes on to its end, whether
+its client is still there or not: half of it would be a topic that is in the store and nowhere else.
 
 A store that finds no room refuses the change, and the next one may work. A store that fails ends the broker, as in
 Kafka: it could make no topic and give no producer an id, and whether the last change lasts is not known.
@@ -11,12 +12,11 @@ Kafka: it could make no topic and give no producer an id, and whether the last c
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
-from barnabas.cluster.image import Change, ClusterImage, ProducerIdsTaken
-from barnabas.cluster.store import StoreFailed
+from barnabas.cluster.image import Change, ClusterImage, ProducerIdsTaken, Version
+from barnabas.cluster.store import Deposed, Event, OutcomeUnknown, Stale, Store, StoreFailed
 from barnabas.errors import BarnabasError, Code, Refused, reason_of
-from barnabas.log.directories import passes
 from barnabas.types import ProducerId
 
 PRODUCER_ID_BLOCK = 1000
@@ -27,17 +27,6 @@ log = logging.getLogger("barnabas.cluster")
 T = TypeVar("T")
 
 Decision = Callable[[ClusterImage], list[Change]]
-
-
-class Store(Protocol):
-    """Where the cluster's state lasts."""
-
-    @property
-    def path(self) -> str: ...
-    @property
-    def image(self) -> ClusterImage: ...
-    def commit(self, changes: list[Change]) -> ClusterImage: ...
-    def close(self) -> None: ...
 
 
 class Metadata:
@@ -57,9 +46,12 @@ class Metadata:
         self._store = store
         self._follow = follow
         self._on_failure = on_failure
+        self._is_over = False
         self._changing = asyncio.Lock()
         self._under_way: set[asyncio.Task[Any]] = set()
         self._next_producer_id = self._producer_id_limit = store.image.next_producer_id
+        self._loop = asyncio.get_running_loop()
+        store.subscribe(self._heard)
 
     async def change(self, decide: Decision) -> None:
         """Decide on the newest image, store, follow, show. A refusal to decide changes nothing."""
@@ -78,7 +70,8 @@ class Metadata:
         await self._alone(lambda: self._change(lambda image: []))
 
     async def finish(self) -> None:
-        """Come back when nothing is under way any more."""
+        """Come back when nothing is under way any more; nothing that happens from here on is followed."""
+        self._is_over = True
         await asyncio.gather(*self._under_way, return_exceptions=True)
 
     async def _alone(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -93,37 +86,66 @@ class Metadata:
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._changing.release()
         self._under_way.discard(task)
-        if not task.cancelled():
-            task.exception()  # it may be that nobody is there to hear of it
+        # A failure is looked at here: it may have no caller left to hear of it.
+        if not task.cancelled() and task.exception() is None:
+            self._follow_newer()
+
+    def _heard(self, event: Event) -> None:
+        """Called by the store, in a thread of its own."""
+        self._loop.call_soon_threadsafe(self._follow_newer)
+
+    def _follow_newer(self) -> None:
+        """Follow what the store has seen, unless a change is under way: that does so when it ends."""
+        if self._is_behind and not self._changing.locked() and not self._is_over:
+            task = asyncio.create_task(self._alone(self._catch_up))
+            self._under_way.add(task)
+            task.add_done_callback(self._under_way.discard)
+
+    @property
+    def _is_behind(self) -> bool:
+        return self._store.image.version > self.image.version
+
+    async def _catch_up(self) -> None:
+        """Follow the newest image of the store, then show it."""
+        while self._is_behind:
+            image = self._store.image
+            await self._follow(image)
+            self.image = image
 
     async def _change(self, decide: Decision) -> None:
-        changes = [*self.owed, *decide(self.image.after(self.owed))]
-        if not changes:
+        while changes := [*self.owed, *decide(self.image.after(self.owed))]:
+            try:
+                await self._commit(changes, self.image.version)
+            except Stale:
+                await self._catch_up()
+                continue
+            self.owed.clear()
+            await self._catch_up()
             return
-        image = await self._commit(changes)
-        self.owed.clear()
-        await self._follow(image)
-        self.image = image
 
     async def _follow_again(self) -> None:
         await self._follow(self.image)
 
     async def _new_producer_id(self) -> ProducerId:
         if self._next_producer_id == self._producer_id_limit:
-            limit = ProducerId(self._producer_id_limit + PRODUCER_ID_BLOCK)
-            await self._change(lambda image: [ProducerIdsTaken(limit)])
-            self._producer_id_limit = limit
+            first = self.image.next_producer_id
+
+            def take(image: ClusterImage) -> list[Change]:
+                nonlocal first
+                first = image.next_producer_id
+                return [ProducerIdsTaken(ProducerId(first + PRODUCER_ID_BLOCK))]
+
+            await self._change(take)
+            self._next_producer_id, self._producer_id_limit = first, ProducerId(first + PRODUCER_ID_BLOCK)
         producer_id = self._next_producer_id
         self._next_producer_id = ProducerId(producer_id + 1)
         return producer_id
 
-    async def _commit(self, changes: list[Change]) -> ClusterImage:
+    async def _commit(self, changes: list[Change], version: Version) -> None:
         try:
-            return await asyncio.get_running_loop().run_in_executor(None, self._store.commit, changes)
+            await asyncio.get_running_loop().run_in_executor(None, self._store.commit, changes, version)
         except OSError as error:
             log.error("cannot store a metadata change: %s", error)
-            if not passes(error):
-                self._on_failure(StoreFailed(self._store.path, error))
             raise Refused(
                 Code.KAFKA_STORAGE_ERROR, f"The metadata store cannot write: {reason_of(error)}."
             ) from error
@@ -131,3 +153,7 @@ class Metadata:
             log.error("%s", failure)
             self._on_failure(failure)
             raise Refused(Code.KAFKA_STORAGE_ERROR, str(failure)) from failure
+        except Deposed as deposed:
+            raise Refused(Code.NOT_CONTROLLER, str(deposed)) from deposed
+        except OutcomeUnknown as unknown:
+            raise Refused(Code.REQUEST_TIMED_OUT, str(unknown)) from unknown

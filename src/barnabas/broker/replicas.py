@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 from barnabas.broker.partition import Partition
 from barnabas.cluster.image import ClusterImage, TopicImage
 from barnabas.config import BrokerConfig, TopicConfig, topic_config
+from barnabas.disk import passes
 from barnabas.errors import Code, Refused
-from barnabas.log.directories import Directories, passes
+from barnabas.log.directories import Directories
 from barnabas.types import BrokerId, Offset, TopicPartition
 
 TURN = 32

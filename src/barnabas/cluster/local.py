@@ -2,8 +2,11 @@
 
 Each commit is one line: a checksum and JSON, synced before it counts. After a crash a torn last line is
 dropped; opening writes the whole anew, so the file never grows past what one run adds; where there is no room for
-that, the file that is there is used as it is. A sync that fails ends the store: what the kernel says of the same
-file afterwards proves nothing. Owned by `broker.metadata`, which serialises the calls.
+that, the file that is there is used as it is. A write that finds no room changes nothing and may work later. A sync
+that fails ends the store: what the kernel says of the same file afterwards proves nothing.
+
+An adapter of `cluster.store`, owned by `broker.metadata`, which serialises the calls. The one broker and its claim live
+in memory: its directory is locked, so there is no other. The epoch of a claim goes with the first commit under it.
 """
 
 import json
@@ -17,9 +20,15 @@ from uuid import UUID
 from zlib import crc32
 
 from barnabas.cluster.image import (
+    NO_BROKER,
+    BrokerEpoch,
+    BrokerImage,
+    BrokerRegistered,
     BrokersConfigured,
     Change,
     ClusterImage,
+    ControllerElected,
+    ControllerEpoch,
     LeaderRestarted,
     PartitionEpoch,
     PartitionImage,
@@ -33,8 +42,8 @@ from barnabas.cluster.image import (
     TopicImage,
     Version,
 )
-from barnabas.cluster.store import StoreFailed
-from barnabas.disk import Disk, File, read_whole
+from barnabas.cluster.store import Deposed, Event, Listener, Notice, Stale, StoreFailed, Update
+from barnabas.disk import Disk, File, passes, read_whole
 from barnabas.errors import BarnabasError
 from barnabas.types import BrokerId, LeaderEpoch
 
@@ -53,6 +62,7 @@ _CHANGES = {
         BrokersConfigured,
         ProducerIdsTaken,
         LeaderRestarted,
+        ControllerElected,
     )
 }
 
@@ -60,42 +70,82 @@ _CHANGES = {
 class LocalStore:
     """Makes changes last. What `commit` returned from is there after a crash."""
 
-    def __init__(self, disk: Disk, directory: str, empty: ClusterImage) -> None:
+    def __init__(self, disk: Disk, directory: str, cluster_id: str) -> None:
         self._disk = disk
         self._failure: StoreFailed | None = None
-        self.path = os.path.join(directory, FILE_NAME)
+        self._listeners: list[Listener] = []
+        self._unwritten: list[Change] = []
         self._whole = 0
+        self.name = os.path.join(directory, FILE_NAME)
         changes, version = self._load()
-        self.image = replace(empty.after(changes), version=version)
+        self.image = replace(ClusterImage(cluster_id).after(changes), version=version, controller=NO_BROKER)
         self._file = self._opened()
 
-    def commit(self, changes: Sequence[Change]) -> ClusterImage:
-        """Write the changes down, then apply them. All of them last, or none.
+    def subscribe(self, listener: Listener) -> None:
+        self._listeners.append(listener)
 
-        An OSError says that nothing was written: another try may work. StoreFailed is for good.
-        """
+    def register(self, broker: BrokerImage) -> BrokerEpoch:
+        epoch = BrokerEpoch(self.image.version + 1)
+        self._show(self.image.after([BrokerRegistered(broker._replace(epoch=epoch))]))
+        return epoch
+
+    def claim(self, broker: BrokerId) -> ControllerEpoch | None:
+        if self.image.controller not in (NO_BROKER, broker):
+            return None
+        epoch = ControllerEpoch(self.image.controller_epoch + 1)
+        self._unwritten = [ControllerElected(broker, epoch)]
+        self._show(self.image.after(self._unwritten))
+        return epoch
+
+    def commit(self, changes: Sequence[Change], expected_version: Version) -> ClusterImage:
+        """Write the changes down, then show them."""
         if self._failure is not None:
             raise self._failure
-        before = self._file.size
+        if self.image.controller == NO_BROKER:
+            raise Deposed("There is no controller: no broker has claimed this store.")
+        if expected_version != self.image.version:
+            raise Stale(
+                f"The cluster is at version {self.image.version}, not at {expected_version} any more."
+            )
         image = self.image.after(changes)
-        self._file.append(_line(image.version, changes))
+        before = self._file.size
+        try:
+            self._file.append(_line(image.version, [*self._unwritten, *changes]))
+        except OSError as error:
+            raise error if passes(error) else self._failed(error) from error
         try:
             self._file.sync()
         except OSError as error:
-            self._failure = StoreFailed(self.path, error)
             # The line may be on the disk or not: let the next start not find it, if that can be had.
             with suppress(OSError):
                 self._file.truncate(before)
-            raise self._failure from error
-        self.image = image
+            raise self._failed(error) from error
+        self._unwritten = []
+        self._show(image)
         return image
 
+    def tell(self, notice: Notice) -> None:
+        self._give(notice)
+
     def close(self) -> None:
+        self._listeners.clear()
         self._file.close()
+
+    def _failed(self, error: OSError) -> StoreFailed:
+        self._failure = StoreFailed(self.name, error)
+        return self._failure
+
+    def _show(self, image: ClusterImage) -> None:
+        self.image = image
+        self._give(Update(image))
+
+    def _give(self, event: Event) -> None:
+        for listener in self._listeners:
+            listener(event)
 
     def _opened(self) -> File:
         """The file, written anew; as it was, where it cannot be written anew now."""
-        temporary = self.path + ".tmp"
+        temporary = self.name + ".tmp"
         try:
             with suppress(FileNotFoundError):
                 self._disk.remove(temporary)
@@ -108,33 +158,33 @@ class LocalStore:
         except OSError as error:
             with suppress(OSError):
                 self._disk.remove(temporary)
-            if not self._disk.exists(self.path):
+            if not self._disk.exists(self.name):
                 raise
-            log.warning("%s is used as it is, it cannot be written anew: %s", self.path, error)
-            file = self._disk.open(self.path)
+            log.warning("%s is used as it is, it cannot be written anew: %s", self.name, error)
+            file = self._disk.open(self.name)
             if file.size != self._whole:
                 file.truncate(self._whole)
                 file.sync()
             return file
-        self._disk.rename(temporary, self.path)
-        self._disk.sync_dir(os.path.dirname(self.path))
-        return self._disk.open(self.path)
+        self._disk.rename(temporary, self.name)
+        self._disk.sync_dir(os.path.dirname(self.name))
+        return self._disk.open(self.name)
 
     def _load(self) -> tuple[list[Change], Version]:
         """All changes there are, and the version that they lead to."""
         version = Version(0)
         found: list[Change] = []
-        if not self._disk.exists(self.path):
+        if not self._disk.exists(self.name):
             return found, version
-        lines = read_whole(self._disk, self.path).splitlines(keepends=True)
+        lines = read_whole(self._disk, self.name).splitlines(keepends=True)
         for number, line in enumerate(lines, start=1):
             checksum, _, text = line[:-1].partition(b" ")
             if line[-1:] != b"\n" or checksum != b"%08x" % crc32(text):
                 if number < len(lines):
                     raise BarnabasError(
-                        f"{self.path} is damaged in line {number}: restore it, or move the data folder away."
+                        f"{self.name} is damaged in line {number}: restore it, or move the data folder away."
                     )
-                log.warning("%s: dropped a torn last line of %d bytes", self.path, len(line))
+                log.warning("%s: dropped a torn last line of %d bytes", self.name, len(line))
                 break
             self._whole += len(line)
             rows = json.loads(text)
@@ -149,6 +199,7 @@ def _changes_to(image: ClusterImage) -> list[Change]:
     changes: list[Change] = [TopicCreated(topic) for topic in image.topics.values()]
     changes += [BrokersConfigured(broker, configs) for broker, configs in image.broker_configs.items()]
     changes.append(ProducerIdsTaken(image.next_producer_id))
+    changes.append(ControllerElected(NO_BROKER, image.controller_epoch))
     return changes
 
 

@@ -20,7 +20,7 @@ from uuid import UUID
 
 from barnabas.clock import Clock
 from barnabas.config import TopicConfig
-from barnabas.disk import Disk, SyncFailed
+from barnabas.disk import Disk, passes
 from barnabas.errors import BarnabasError, Code, Refused, counted, reason_of
 from barnabas.log.checkpoint import CLEANER_OFFSETS, HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS
 from barnabas.log.directory import PARTITION_METADATA, DataDirectory, Owner, short_id
@@ -34,18 +34,6 @@ _PUT_ASIDE = re.compile(r".+-[0-9]+\.[0-9a-f]{32}-(delete|stray)")
 """Ours, and Kafka's: what else a directory holds is not touched."""
 _LONGEST_NAME = 255
 _CHECKPOINTS = (RECOVERY_POINTS, START_OFFSETS, HIGH_WATERMARKS, CLEANER_OFFSETS)
-
-_PASSING = {
-    errno.ENOSPC,
-    errno.EDQUOT,
-    errno.EFBIG,
-    errno.EMFILE,
-    errno.ENFILE,
-    errno.ENOMEM,
-    errno.EAGAIN,
-    errno.EINTR,
-}
-"""Errors that say nothing about a disk's health: no room, a limit on file sizes, too many open files."""
 
 _logger = logging.getLogger("barnabas.log")
 
@@ -69,11 +57,6 @@ class _Folder(NamedTuple):
     topic_id: UUID | None
     high_watermark: Offset | None
     cleaned: Offset | None
-
-
-def passes(error: BaseException | None) -> bool:
-    """Whether a failure may be over at the next try, like a full disk's. One of an fsync never is."""
-    return isinstance(error, OSError) and error.errno in _PASSING and not isinstance(error, SyncFailed)
 
 
 class Directories:
