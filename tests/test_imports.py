@@ -1,9 +1,11 @@
 """Promises of `import barnabas`: light, typed, every name there; and of a class for every error code of Kafka."""
 
+import ast
 import pickle
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -81,3 +83,18 @@ def test_an_error_goes_to_another_process_and_back() -> None:
     there = pickle.loads(pickle.dumps(Refused(Code.MESSAGE_TOO_LARGE, "A record of 2 MB.")))
     assert isinstance(there, errors.MessageTooLarge)
     assert (there.code, there.message) == (Code.MESSAGE_TOO_LARGE, "A record of 2 MB.")
+
+
+def test_every_module_that_calls_itself_pure_is_held_to_it() -> None:
+    root = Path(__file__).parents[1]
+    contracts = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (pure,) = (contract for contract in contracts if contract["name"].startswith("Pure means pure"))
+    held = set(pure["source_modules"])
+    missing = []
+    for path in (root / "src").rglob("*.py"):
+        docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
+        module = ".".join(path.relative_to(root / "src").with_suffix("").parts)
+        parents = {module.rsplit(".", depth)[0] for depth in range(module.count(".") + 1)}
+        if re.search(r"\bPURE\b", docstring) and not held & (parents | {module}):
+            missing.append(module)
+    assert missing == []

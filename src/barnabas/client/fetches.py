@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from barnabas.client.failures import RETRIABLE, STALE, check, rewritten, truncated
-from barnabas.client.offsets import OffsetAt
 from barnabas.client.reading import (
     NO_EPOCH,
     Asked,
@@ -19,6 +18,7 @@ from barnabas.client.reading import (
     Chunk,
     EpochEnd,
     Leader,
+    OffsetAt,
     Position,
     Reading,
     Truncation,

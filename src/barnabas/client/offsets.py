@@ -1,9 +1,9 @@
 """Where offsets are asked for: by time, or the ends of a log. Used by Admin and Consumer."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from barnabas.client.failures import check
+from barnabas.client.reading import OffsetAt as OffsetAt
 from barnabas.client.routing import Cluster
 from barnabas.types import Millis, Offset, TopicPartition
 from barnabas.wire.messages.list_offsets import (
@@ -16,14 +16,6 @@ from barnabas.wire.messages.list_offsets import (
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
-
-
-class OffsetAt(NamedTuple):
-    """An offset that was asked for; -1 where no record is that late."""
-
-    offset: Offset
-    timestamp: Millis
-    leader_epoch: int
 
 
 def list_offsets(

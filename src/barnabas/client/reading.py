@@ -12,7 +12,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from barnabas.errors import Code, Refused
-from barnabas.types import BrokerId, TopicPartition
+from barnabas.types import BrokerId, Millis, Offset, TopicPartition
 from barnabas.wire.batch import HEADER_SIZE, LAST_OFFSET_DELTA_AT, LOG_OVERHEAD
 from barnabas.wire.messages.fetch import AbortedTransaction
 from barnabas.wire.schema import NO_ID
@@ -39,6 +39,14 @@ class Position(NamedTuple):
 
     offset: int
     epoch: int = NO_EPOCH
+
+
+class OffsetAt(NamedTuple):
+    """An offset that was asked for; -1 where no record is that late."""
+
+    offset: Offset
+    timestamp: Millis
+    leader_epoch: int
 
 
 class EpochEnd(NamedTuple):

@@ -1,4 +1,4 @@
-"""How each request to a coordinator is told no. Pure: a request and a code in, its response out.
+"""How each request to a coordinator is told no. PURE: a request and a code in, its response out.
 
 Called by `coordinator` for what a group refuses, and by the broker where there is no coordinator to ask, or its
 records cannot be appended.

@@ -1,6 +1,6 @@
 """What was asked for with `.option(...)`, as values. What there is to ask for is in `declared`.
 
-Used by the readers and writers of this package. Pure: text in, values out.
+Used by the readers and writers of this package. PURE: text in, values out.
 Always holds: what is not declared is refused with the name that comes nearest; what is parsed needs no second look.
 """
 

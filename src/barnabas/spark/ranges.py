@@ -1,4 +1,4 @@
-"""Ranges of offsets: how a read is split into tasks, how a batch is kept small, what was lost. Pure.
+"""Ranges of offsets: how a read is split into tasks, how a batch is kept small, what was lost. PURE.
 
 Used by the readers on the driver. Always holds: what is split or cut covers the same offsets, each once.
 """
