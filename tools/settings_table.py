@@ -7,7 +7,7 @@ from barnabas.setting import LONG_MAX, Setting, render
 
 HEAD = """# Settings
 
-Every setting with its type, default and meaning. Written by `tools/settings_table.py` from `src/barnabas/config.py`;
+Every setting with its type, default and meaning. Written by `tools/settings_table.py` from `src/barnabas/config/`;
 `barnabas config describe --docs` tells the same of a running broker.
 """
 
