@@ -74,9 +74,14 @@ def run(
     checkpoint: Annotated[
         str,
         typer.Option(
-            "--checkpoint", metavar="DIR", help="Keeps how far it has come; checkpoints/NAME without."
+            "--checkpoint",
+            metavar="DIR",
+            help="Keeps how far it has come; one of its own in checkpoints/ without, for these sources and sinks.",
         ),
     ] = "",
+    reset: Annotated[
+        bool, typer.Option("--reset", help="Begin anew: forget how far it has come; what it wrote stays.")
+    ] = False,
     once: Annotated[bool, typer.Option("--once", help="Read what is there, then end.")] = False,
     every: Annotated[
         str,
@@ -117,6 +122,7 @@ def run(
         master=master,
         packages=tuple(packages or ()),
         spark_settings=pairs(spark_settings, "--conf"),
+        reset=reset,
     )
     if sys.stderr.isatty():
         sys.stderr.write(f"Starting {pipeline.name} on Spark ...")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from barnabas.errors import BarnabasError
+from barnabas.pipelines.kept import keep, read_kept
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,8 +36,8 @@ def columns(records: "DataFrame", schema: Any) -> "DataFrame":
     )
 
 
-def schema_of(spark: "SparkSession", wanted: str, sample: "DataFrame", keep: str) -> Any:
-    """The schema that is wanted: none, as SQL or in a file, or found in a sample and kept."""
+def schema_of(spark: "SparkSession", wanted: str, sample: "DataFrame", path: str) -> Any:
+    """The schema that is wanted: none, as SQL or in a file, or found in a sample and kept under this path."""
     from pyspark.sql.types import StructType, _parse_datatype_string
 
     from barnabas.spark.installed import json_lines
@@ -52,7 +53,7 @@ def schema_of(spark: "SparkSession", wanted: str, sample: "DataFrame", keep: str
             raise BarnabasError(
                 f"{wanted!r} are no columns as SQL has them: try 'id BIGINT, name STRING'."
             ) from error
-    kept = _kept(spark, keep)
+    kept = read_kept(spark, path)
     if kept is not None:
         return StructType.fromJson(json.loads(kept))
     values = sample.selectExpr("cast(value as string) as value").where("value is not null").limit(SAMPLE)
@@ -63,7 +64,7 @@ def schema_of(spark: "SparkSession", wanted: str, sample: "DataFrame", keep: str
             "There is no JSON object in the topic to take a schema from: set schema=none, or say it."
         )
     schema = StructType(fields)
-    _keep(spark, keep, schema.json())
+    keep(spark, path, schema.json())
     return schema
 
 
@@ -72,25 +73,3 @@ def _read(path: str) -> str:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise BarnabasError(f"The schema {path} cannot be read: {error}.") from None
-
-
-def _kept(spark: "SparkSession", path: str) -> str | None:
-    place, files = _file(spark, path)
-    if not files.exists(place):
-        return None
-    found: str = spark.read.text(path, wholetext=True).first()[0]
-    return found
-
-
-def _keep(spark: "SparkSession", path: str, text: str) -> None:
-    place, files = _file(spark, path)
-    stream = files.create(place, True)
-    stream.write(bytearray(text.encode()))
-    stream.close()
-
-
-def _file(spark: "SparkSession", path: str) -> tuple[Any, Any]:
-    """On whatever file system Spark has the checkpoint on."""
-    context: Any = spark.sparkContext
-    place = context._jvm.org.apache.hadoop.fs.Path(path)
-    return place, place.getFileSystem(context._jsc.hadoopConfiguration())

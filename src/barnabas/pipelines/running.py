@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
 from barnabas.errors import BarnabasError
+from barnabas.pipelines.belonging import claim, default_checkpoint, owner_of
 from barnabas.pipelines.declaration import Pipeline
 from barnabas.pipelines.places import Surroundings, Topic
 from barnabas.spark.sentences import sentence_of
@@ -44,9 +45,11 @@ class Run:
     master: str | None = None
     packages: Sequence[str] = ()
     spark_settings: Mapping[str, str] = field(default_factory=dict)
+    reset: bool = False
 
     def checkpoint_of(self, pipeline: Pipeline) -> str:
-        return (self.checkpoint or f"checkpoints/{pipeline.name}").rstrip("/")
+        given = self.checkpoint.rstrip("/")
+        return given or default_checkpoint(pipeline, pipeline.settings(self.parameters))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,8 @@ def run_on(
     around = Surroundings(how.bootstrap, how.starting, checkpoint, how.once)
     began = time.monotonic()
     with _told(pipeline):
+        owner = owner_of(pipeline, settings)
+        claim(spark, checkpoint, owner, is_default=not how.checkpoint, reset=how.reset)
         outputs = pipeline.outputs(spark, around, settings)
     still = {name: rows for name, rows in outputs.items() if not rows.isStreaming}
     _, sinks = pipeline.places(settings)

@@ -20,6 +20,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--pipeline", help="which, where the file has several")
     parser.add_argument("--bootstrap", default=os.environ.get("BARNABAS_BOOTSTRAP", "localhost:9092"))
     parser.add_argument("--checkpoint", default="", help="the folder that keeps how far it has come")
+    parser.add_argument("--reset", action="store_true", help="begin anew: forget how far it has come")
     parser.add_argument("--once", action="store_true", help="read what is there, then end")
     parser.add_argument("--every", default="", help="how often a batch begins: '10 seconds'")
     parser.add_argument(
@@ -40,6 +41,7 @@ def main(arguments: list[str] | None = None) -> None:
             starting=given.starting,
             every=given.every,
             master=given.master,
+            reset=given.reset,
         )
         run(found[given.pipeline] if given.pipeline else next(iter(found.values())), how)
     except BarnabasError as error:
