@@ -22,7 +22,9 @@ __all__ = ["register"]
 
 
 def register(spark: "SparkSession") -> None:
-    """Make `format("barnabas")` known to a session."""
+    """Make `format("barnabas")` known to a session, to be run by a Python that has it."""
     from barnabas.spark.source import BarnabasDataSource
+    from barnabas.spark.workers_python import right_python
 
-    spark.dataSource.register(BarnabasDataSource)
+    with right_python(spark):
+        spark.dataSource.register(BarnabasDataSource)

@@ -23,6 +23,7 @@ from barnabas.spark.heard import WAY, open_way
 from barnabas.spark.masters import check_master
 from barnabas.spark.nursery import private_folder, python_of
 from barnabas.spark.sentences import sentence_of
+from barnabas.spark.workers_python import has_its_own_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -124,7 +125,7 @@ def _workers_python(master: str | None) -> Iterator[None]:
     if master is None or not master.startswith("local") or _PYTHON in os.environ:
         yield
         return
-    warm = python_of(private_folder()) if _has_its_own_spark() else None
+    warm = python_of(private_folder()) if has_its_own_spark() else None
     os.environ[_PYTHON] = str(warm or sys.executable)
     try:
         yield
@@ -143,14 +144,6 @@ def _warnings_heard(master: str | None) -> Iterator[None]:
         yield
     finally:
         del os.environ[WAY]
-
-
-def _has_its_own_spark() -> bool:
-    """Whether Spark's workers are to run the PySpark that is installed here, and not one of another SPARK_HOME."""
-    import pyspark
-
-    home = os.environ.get("SPARK_HOME")
-    return not home or Path(home).resolve() == Path(pyspark.__file__).resolve().parent
 
 
 def _cores(master: str) -> int:
