@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 
 from barnabas.config import BrokerConfig
 from barnabas.coordinator.classic.group import ClassicGroup, State
-from barnabas.coordinator.consumer import classic_members
 from barnabas.coordinator.consumer.group import ConsumerGroup
 from barnabas.coordinator.consumer.member import JOINING
 from barnabas.coordinator.consumer.upgrade import upgrade_records
@@ -23,11 +22,10 @@ from barnabas.coordinator.effects import (
     TopicFacts,
     topic_changes,
 )
+from barnabas.coordinator.group import Group, Kind
 from barnabas.coordinator.offsets import CommittedOffsets
 from barnabas.coordinator.records import (
-    ConsumerGroupMetadataKey,
     GroupMetadataKey,
-    GroupMetadataValue,
     OffsetCommitKey,
     OffsetCommitValue,
     Record,
@@ -39,6 +37,7 @@ from barnabas.wire.messages.consumer_groups import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
     ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
     DescribedConsumerGroup,
 )
 from barnabas.wire.messages.groups import (
@@ -70,7 +69,10 @@ EXPIRY_BATCH = 1000
 GROUP_NOT_FOUND_SINCE = 9
 """From this version of OffsetCommit on a client is told that its group does not exist."""
 
-Group: TypeAlias = ClassicGroup | ConsumerGroup
+_KINDS: dict[Kind, Callable[[str, BrokerConfig], Group]] = {
+    Kind.CLASSIC: ClassicGroup,
+    Kind.CONSUMER: ConsumerGroup,
+}
 
 
 class GroupCoordinator:
@@ -83,8 +85,8 @@ class GroupCoordinator:
         self._topics = topics
         self._expiry_at = NEVER
         self._timetable = Timetable()
-        self._downgraded: set[str] = set()
-        """Groups whose last record made them classic: their members have to be called together."""
+        self._converted: set[str] = set()
+        """Groups that the log has made another kind: their members have to be called together."""
 
     # Events
 
@@ -102,11 +104,8 @@ class GroupCoordinator:
         out = Effects()
         for group_id in self._timetable.due(now):
             group = self.groups.get(group_id)
-            if isinstance(group, ClassicGroup):
-                group.tick(now, out)
-            elif group is not None:
-                group.tick(now, self._topics, out)
             if group is not None:
+                group.tick(now, self._topics, out)
                 self._keep(group)
         self._call_together(now, out)
         if self.offsets.has_orphans:
@@ -118,7 +117,7 @@ class GroupCoordinator:
     @property
     def deadline(self) -> int:
         """When `tick` ought to be called. Never later than something is due; `NEVER` where nothing is."""
-        if self._downgraded or self.offsets.has_orphans:
+        if self._converted or self.offsets.has_orphans:
             return 0
         first = self._timetable.first
         return min(first, self._expiry_at) if self.groups else first
@@ -138,19 +137,16 @@ class GroupCoordinator:
             self.offsets.topics_gone(changes.gone)
             out.records += self.offsets.orphans(EXPIRY_BATCH)
         if changes.grown:
-            # Members of the other kind are told with their next heartbeat.
             for group in self.groups.values():
-                if isinstance(group, ClassicGroup):
-                    group.topics_changed(changes.grown, now, out)
-                    self._timetable.enter(group.id, group.deadline)
+                group.topics_grown(changes.grown, now, out)
+                self._timetable.enter(group.id, group.deadline)
         return out
 
     def resign(self, code: Code) -> Effects:
         """Let go of everybody who waits: another coordinator has the groups now."""
         out = Effects()
         for group in self.groups.values():
-            if isinstance(group, ClassicGroup):
-                group.release(code, out)
+            group.release(code, out)
         self.groups.clear()
         return out
 
@@ -159,12 +155,12 @@ class GroupCoordinator:
     def apply(self, record: Record) -> None:
         """Become what the log says."""
         key, value = record
-        if isinstance(key, OffsetCommitKey):
+        if type(key) is OffsetCommitKey:
             self._apply_offset(key, value)  # type: ignore[arg-type]
-        elif isinstance(key, GroupMetadataKey):
-            self._apply_classic(key.group, value)  # type: ignore[arg-type]
+        elif type(key) is GroupMetadataKey:
+            self._apply_group(key.group, Kind.CLASSIC, record)
         else:
-            self._apply_consumer(key.group_id, record)
+            self._apply_group(key.group_id, Kind.CONSUMER, record)  # type: ignore[union-attr]
 
     def _apply_offset(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
         self.offsets.apply(key, value)
@@ -175,32 +171,21 @@ class GroupCoordinator:
         elif group is not None and value is None:
             self._keep(group)
 
-    def _apply_classic(self, group_id: str, value: GroupMetadataValue | None) -> None:
+    def _apply_group(self, group_id: str, kind: Kind, record: Record) -> None:
+        """A group is of the kind that its last record was; a tombstone of another kind says nothing of it."""
         group = self.groups.get(group_id)
-        self._downgraded.discard(group_id)
-        if value is None:
-            if isinstance(group, ClassicGroup):
-                self._end(group_id)
-            return
-        if isinstance(group, ConsumerGroup):
-            self._downgraded.add(group_id)
-        if not isinstance(group, ClassicGroup):
-            group = self.groups[group_id] = ClassicGroup(group_id, self._config)
-        group.apply(value)
-        self._timetable.enter(group_id, group.deadline)
-
-    def _apply_consumer(self, group_id: str, record: Record) -> None:
-        group = self.groups.get(group_id)
-        if not isinstance(group, ConsumerGroup):
+        if group is None or group.kind is not kind:
             if record.value is None:
                 return
-            group = self.groups[group_id] = ConsumerGroup(group_id, self._config)
-        group.apply(record)
-        # In a compacted log a group may begin with any of its records: only this one means that it ends.
-        if isinstance(record.key, ConsumerGroupMetadataKey) and record.value is None:
-            self._end(group_id)
+            if group is not None:
+                self._converted.add(group_id)
+            group = self.groups[group_id] = _KINDS[kind](group_id, self._config)
         else:
+            self._converted.discard(group_id)
+        if group.apply(record):
             self._timetable.enter(group_id, group.deadline)
+        else:
+            self._end(group_id)
 
     def _end(self, group_id: str) -> None:
         """The log has done with a group. What it has committed may still be there, and belongs to nobody then."""
@@ -212,10 +197,7 @@ class GroupCoordinator:
         """All of the log has been applied: from here on time counts."""
         out = Effects()
         for group in self.groups.values():
-            if isinstance(group, ClassicGroup):
-                group.loaded(now, out)
-            else:
-                group.loaded(now)
+            group.loaded(now, out)
             self._timetable.enter(group.id, group.deadline)
         self._call_together(now, out)
         # The broker before us may have died after a topic was deleted, and before the tombstones were in the log.
@@ -224,12 +206,12 @@ class GroupCoordinator:
         return out
 
     def _call_together(self, now: int, out: Effects) -> None:
-        for group_id in self._downgraded:
+        for group_id in self._converted:
             group = self.groups.get(group_id)
-            if isinstance(group, ClassicGroup):
+            if group is not None:
                 group.call_together(now, out)
                 self._timetable.enter(group_id, group.deadline)
-        self._downgraded.clear()
+        self._converted.clear()
 
     # The classic protocol
 
@@ -245,12 +227,7 @@ class GroupCoordinator:
         ):
             raise Refused(Code.INVALID_SESSION_TIMEOUT)
         group = self.groups.get(request.group_id)
-        if isinstance(group, ConsumerGroup):
-            if group.state.members:
-                joined = classic_members.join(group, request, context, now, self._topics, out)
-                out.reply(token, joined)
-                self._keep(group)
-                return
+        if group is not None and group.is_empty and group.kind is not Kind.CLASSIC:
             # An empty group is of whichever kind its next member is.
             out.records += group.tombstones()
             group = None
@@ -259,7 +236,7 @@ class GroupCoordinator:
                 raise Refused(Code.UNKNOWN_MEMBER_ID)
             group = self.groups[request.group_id] = ClassicGroup(request.group_id, self._config)
         try:
-            group.join(request, context, now, token, out)
+            group.join(request, context, now, self._topics, token, out)
         finally:
             self._keep(group)
 
@@ -268,10 +245,7 @@ class GroupCoordinator:
     ) -> None:
         _check_id(request.group_id)
         group = self._group(request.group_id, Code.UNKNOWN_MEMBER_ID)
-        if isinstance(group, ClassicGroup):
-            group.sync(request, now, token, out)
-        else:
-            out.reply(token, classic_members.sync(group, request, now, self._topics))
+        group.sync(request, now, self._topics, token, out)
         self._timetable.enter(group.id, group.deadline)
 
     def _heartbeat(
@@ -280,10 +254,7 @@ class GroupCoordinator:
         _check_id(request.group_id)
         group = self._group(request.group_id, Code.UNKNOWN_MEMBER_ID)
         try:
-            if isinstance(group, ClassicGroup):
-                out.reply(token, group.heartbeat(request, now))
-            else:
-                out.reply(token, classic_members.heartbeat(group, request, now))
+            out.reply(token, group.heartbeat(request, now))
         finally:
             self._timetable.enter(group.id, group.deadline)
 
@@ -292,10 +263,7 @@ class GroupCoordinator:
     ) -> None:
         _check_id(request.group_id)
         group = self._group(request.group_id, Code.UNKNOWN_MEMBER_ID)
-        if isinstance(group, ClassicGroup):
-            out.reply(token, group.leave(request, now, out))
-        else:
-            out.reply(token, classic_members.leave(group, request, now, self._topics, out))
+        out.reply(token, group.leave(request, now, self._topics, out))
         self._keep(group)
 
     # The protocol of KIP-848
@@ -310,26 +278,37 @@ class GroupCoordinator:
     ) -> None:
         _check_id(request.group_id)
         group = self.groups.get(request.group_id)
-        if isinstance(group, ConsumerGroup):
-            response = group.heartbeat(request, context, now, self._topics, out)
-            self._timetable.enter(group.id, group.deadline)
-        elif request.member_epoch != JOINING:
+        if request.member_epoch == JOINING and (group is None or group.kind is not Kind.CONSUMER):
+            response = self._first_consumer(group, request, context, now, out)
+        elif group is None:
             raise Refused(Code.GROUP_ID_NOT_FOUND)
         else:
-            # The records make the group when they are applied; until then this one only shows what it would be.
-            fresh = ConsumerGroup(request.group_id, self._config)
-            made = Effects() if group is None else self._upgrade(group, fresh, now)
-            response = fresh.heartbeat(request, context, now, self._topics, made)
-            out.records += made.records
-            if group is not None:
-                group.release(Code.REBALANCE_IN_PROGRESS, out)
+            response = group.consumer_heartbeat(request, context, now, self._topics, out)
+            self._timetable.enter(group.id, group.deadline)
         out.reply(token, response)
 
-    def _upgrade(self, group: ClassicGroup, fresh: ConsumerGroup, now: int) -> Effects:
-        made = Effects(upgrade_records(group, now, self._topics, self._config))
-        for record in made.records:
-            fresh.apply(record)
-        return made
+    def _first_consumer(
+        self,
+        former: Group | None,
+        request: ConsumerGroupHeartbeatRequest,
+        context: Context,
+        now: int,
+        out: Effects,
+    ) -> ConsumerGroupHeartbeatResponse:
+        """A member of this protocol makes a group of it, with the members of the classic one that there may be."""
+        # The records make the group when they are applied; until then this one only shows what it would be.
+        fresh = ConsumerGroup(request.group_id, self._config)
+        made = Effects()
+        if former is not None:
+            assert isinstance(former, ClassicGroup)
+            made.records += upgrade_records(former, now, self._topics, self._config)
+            for record in made.records:
+                fresh.apply(record)
+        response = fresh.consumer_heartbeat(request, context, now, self._topics, made)
+        out.records += made.records
+        if former is not None:
+            former.release(Code.REBALANCE_IN_PROGRESS, out)
+        return response
 
     def _consumer_describe(
         self,
@@ -342,12 +321,11 @@ class GroupCoordinator:
         rows = []
         for group_id in request.group_ids:
             group = self.groups.get(group_id)
-            if isinstance(group, ConsumerGroup):
-                rows.append(group.described(self._topics))
+            if group is not None:
+                rows.append(group.described_consumer(self._topics))
             else:
                 code = Code.GROUP_ID_NOT_FOUND if group_id else Code.INVALID_GROUP_ID
-                why = code.advice if group is None else f"Group {group_id!r} is a classic group."
-                rows.append(DescribedConsumerGroup(code, why, group_id))
+                rows.append(DescribedConsumerGroup(code, code.advice, group_id))
         out.reply(token, ConsumerGroupDescribeResponse(groups=rows))
 
     # Offsets
@@ -356,11 +334,9 @@ class GroupCoordinator:
         self, request: OffsetCommitRequest, context: Context, now: int, token: Token, out: Effects
     ) -> None:
         group = self.groups.get(request.group_id)
-        if isinstance(group, ClassicGroup):
-            group.check_commit(request, now)
+        if group is not None:
+            group.check_commit(request, context.version, now, self._topics)
             self._timetable.enter(group.id, group.deadline)
-        elif group is not None:
-            group.check_commit(request, context.version, self._topics)
         elif request.generation_id_or_member_epoch >= 0:
             found = context.version >= GROUP_NOT_FOUND_SINCE
             raise Refused(Code.GROUP_ID_NOT_FOUND if found else Code.ILLEGAL_GENERATION)
@@ -376,7 +352,7 @@ class GroupCoordinator:
 
     def _fetched(self, wanted: OffsetFetchGroup) -> OffsetFetchGroupResult:
         group = self.groups.get(wanted.group_id)
-        if isinstance(group, ConsumerGroup):
+        if group is not None:
             try:
                 group.check_fetch(wanted.member_id, wanted.member_epoch)
             except Refused as refused:
@@ -388,8 +364,7 @@ class GroupCoordinator:
     ) -> None:
         _check_id(request.group_id)
         group = self._group(request.group_id, Code.GROUP_ID_NOT_FOUND)
-        if isinstance(group, ClassicGroup):
-            group.check_offset_delete()
+        group.check_offset_delete()
         records, response = self.offsets.delete(request, self._topics, group.is_subscribed)
         out.records += records
         out.reply(token, response)
@@ -399,10 +374,9 @@ class GroupCoordinator:
         kept_ms = self._config.offsets_retention_minutes * 60_000
         self._expiry_at = now + self._config.offsets_retention_check_interval_ms
         for group in self.groups.values():
-            if not _is_empty(group):
+            if not group.is_empty:
                 continue
-            since = group.since if isinstance(group, ClassicGroup) else -1
-            gone = self.offsets.expired(group.id, since, kept_ms, now)
+            gone = self.offsets.expired(group.id, group.since, kept_ms, now)
             if len(gone) == self.offsets.count(group.id):
                 gone += group.tombstones()
             out.records += gone
@@ -418,7 +392,7 @@ class GroupCoordinator:
         rows = []
         for group_id in request.groups:
             group = self.groups.get(group_id)
-            if isinstance(group, ClassicGroup):
+            if group is not None:
                 rows.append(group.described())
             else:
                 rows.append(DescribedGroup(group_id=group_id, group_state=State.DEAD.value))
@@ -446,7 +420,7 @@ class GroupCoordinator:
             group = self.groups.get(group_id)
             if group is None:
                 row.error_code = Code.GROUP_ID_NOT_FOUND
-            elif not _is_empty(group):
+            elif not group.is_empty:
                 row.error_code = Code.NON_EMPTY_GROUP
             else:
                 out.records += self.offsets.tombstones(group_id)
@@ -468,10 +442,6 @@ class GroupCoordinator:
             self.groups.pop(group.id, None)
         else:
             self._timetable.enter(group.id, group.deadline)
-
-
-def _is_empty(group: Group) -> bool:
-    return not (group.members if isinstance(group, ClassicGroup) else group.state.members)
 
 
 def _check_id(group_id: str) -> None:

@@ -445,6 +445,7 @@ class World:
     def check_rest(self) -> None:
         """After the storm: one stable generation, in which every partition is read by exactly one client."""
         group = self.coordinator.groups[GROUP]
+        assert isinstance(group, ClassicGroup)
         assert group.state is State.STABLE, f"the group ended in {group.state}"
         members = [client for client in self.clients if client.generation == group.generation]
         assert {client.member_id for client in members} == {member.id for member in group.members}

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from barnabas.coordinator.classic.group import ClassicGroup
+from barnabas.coordinator.group import Topics
 from barnabas.coordinator.offsets import CommittedOffsets
 from barnabas.coordinator.records import OffsetCommitKey, OffsetCommitValue
 from barnabas.wire.messages.offsets import OffsetCommitRequest
@@ -43,10 +44,12 @@ def let_the_dead_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     """A member that has missed a generation commits what is another's."""
     check = ClassicGroup.check_commit
 
-    def believe(self: ClassicGroup, request: OffsetCommitRequest, now: int) -> None:
+    def believe(
+        self: ClassicGroup, request: OffsetCommitRequest, version: int, now: int, topics: Topics
+    ) -> None:
         if request.member_id in self.members:
             request = replace(request, generation_id_or_member_epoch=self.generation)
-        check(self, request, now)
+        check(self, request, version, now, topics)
 
     monkeypatch.setattr(ClassicGroup, "check_commit", believe)
 

@@ -87,7 +87,7 @@ class Story:
             setattr(request, name, value)
         out = Effects()
         context = Context(version, client, "/127.0.0.1", fresh)
-        answer = self.group.heartbeat(request, context, self.now, self.topics, out)
+        answer = self.group.consumer_heartbeat(request, context, self.now, self.topics, out)
         self.apply(out)
         return answer
 
@@ -125,7 +125,7 @@ class Story:
     def commit(self, member: str, epoch: int, *partitions: int, version: int = 9) -> None:
         topic = OffsetCommitTopic("orders", [OffsetCommitPartition(index) for index in partitions or (0,)])
         request = OffsetCommitRequest(GROUP, epoch, member, topics=[topic])
-        self.group.check_commit(request, version, self.topics)
+        self.group.check_commit(request, version, self.now, self.topics)
 
     # The classic protocol
 

@@ -174,7 +174,7 @@ class World:
         self, request: ConsumerGroupHeartbeatRequest, context: Context
     ) -> ConsumerGroupHeartbeatResponse:
         answer: ConsumerGroupHeartbeatResponse = self.ask(
-            lambda out: self.group.heartbeat(request, context, self.now, self.topics, out)
+            lambda out: self.group.consumer_heartbeat(request, context, self.now, self.topics, out)
         )
         return answer
 
@@ -212,7 +212,7 @@ class World:
             record = decode(key, value)
             assert record is not None
             self.group.apply(record)
-        self.group.loaded(self.now)
+        self.group.loaded(self.now, Effects())
 
     # What must hold
 
@@ -417,7 +417,7 @@ class Modern(Client):
         for late in self.past:
             if 0 < late.member_epoch < min(member.epoch, member.previous_epoch):
                 with pytest.raises(Refused) as refused:
-                    world.group.heartbeat(late, context, world.now, world.topics, Effects())
+                    world.group.consumer_heartbeat(late, context, world.now, world.topics, Effects())
                 assert refused.value.code in (
                     Code.FENCED_MEMBER_EPOCH,
                     Code.FENCED_INSTANCE_ID,
@@ -432,7 +432,7 @@ class Modern(Client):
             if topic in names:
                 row = OffsetCommitTopic(names[topic], [OffsetCommitPartition(index)])
                 request = OffsetCommitRequest(GROUP, self.epoch, self.id, topics=[row])
-                self.world.group.check_commit(request, 9, self.world.topics)
+                self.world.group.check_commit(request, 9, self.world.now, self.world.topics)
 
 
 class Classic(Client):

@@ -244,7 +244,7 @@ def test_the_assignor_most_members_want_is_used() -> None:
     story.join("a", "orders", "payments", server_assignor="range")
     story.join("b", "orders", "payments", server_assignor="range")
     story.join("c", "orders", "payments", server_assignor="uniform")
-    assert story.group.described(story.topics).assignor_name == "range"
+    assert story.group.described_consumer(story.topics).assignor_name == "range"
     assert story.group.state.targets["a"] == {ORDERS: {0, 1}, PAYMENTS: {0}}
     assert story.group.state.targets["c"] == {ORDERS: {3}}
 
@@ -441,7 +441,7 @@ def test_a_replay_gives_the_same_group_and_its_members_a_new_session() -> None:
     for name in ("epoch", "target_epoch", "metadata_hash", "targets", "members", "static", "regexes"):
         assert getattr(replayed.state, name) == getattr(story.group.state, name)
     assert replayed.deadline == 0, "somebody has to start their timers"
-    replayed.loaded(1_000_000)
+    replayed.loaded(1_000_000, Effects())
     assert replayed.deadline == 1_005_000, "somebody has a partition to give back"
 
 
@@ -518,7 +518,7 @@ def test_a_group_can_be_described() -> None:
     story = Story()
     story.join("a", rack_id="r", instance_id="one")
     story.join("b", subscribed_topic_regex="pay.*")
-    described = story.group.described(story.topics)
+    described = story.group.described_consumer(story.topics)
     assert (described.group_id, described.group_state) == (GROUP, "Reconciling")
     assert (described.group_epoch, described.assignment_epoch) == (2, 2)
     a, b = described.members

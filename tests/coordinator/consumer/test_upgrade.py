@@ -142,7 +142,7 @@ def test_a_member_of_the_new_protocol_turns_the_group_into_one_of_its_own() -> N
     group = group_of(shell, ConsumerGroup)
     assert group.state.members.keys() == {old.member_id, "new"}
     assert group.state.members[old.member_id].assigned == {ORDERS: dict.fromkeys(range(4), old.generation_id)}
-    described = group.described(shell.topics)
+    described = group.described_consumer(shell.topics)
     assert {member.member_id: member.member_type for member in described.members} == {
         old.member_id: 0,
         "new": 1,

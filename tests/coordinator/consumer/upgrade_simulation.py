@@ -136,8 +136,8 @@ class MixedWorld(World):
     def check(self) -> None:
         group = self.coordinator.groups.get(GROUP)
         other = self.replay.groups.get(GROUP)
-        if group is not None and (not self.kinds or self.kinds[-1] != group.kind):
-            self.kinds.append(group.kind)
+        if group is not None and (not self.kinds or self.kinds[-1] != group.kind.value):
+            self.kinds.append(group.kind.value)
         if self.is_new:
             self.epochs = (0, 0)
             self.member_epochs.clear()
@@ -147,7 +147,7 @@ class MixedWorld(World):
             assert isinstance(other, ConsumerGroup)
             self.group, self.shadow = group, other.state
             super().check()
-        elif group is not None:
+        elif isinstance(group, ClassicGroup):
             self._check_classic(group, other)
 
     def _check_classic(self, group: ClassicGroup, other: Any) -> None:
@@ -167,6 +167,7 @@ class MixedWorld(World):
             assert any(isinstance(client, Modern) for client in self.clients)
             super().check_quiet()
         else:
+            assert isinstance(group, ClassicGroup)
             assert not any(isinstance(client, Modern) for client in self.clients)
             assert group.state is (State.STABLE if self.clients else State.EMPTY)
             assert {member.id for member in group.members} == {client.id for client in self.clients}

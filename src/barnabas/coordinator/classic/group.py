@@ -14,8 +14,14 @@ from barnabas.coordinator.classic.members import (
 )
 from barnabas.coordinator.classic.rebalance import CONSUMERS, Rebalance, State
 from barnabas.coordinator.effects import NEVER, Context, Effects, Token
+from barnabas.coordinator.group import Kind, Topics
 from barnabas.coordinator.records import GroupMetadataKey, GroupMetadataValue, Record
 from barnabas.errors import Code, Refused
+from barnabas.wire.messages.consumer_groups import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    DescribedConsumerGroup,
+)
 from barnabas.wire.messages.groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -44,13 +50,21 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 class ClassicGroup(Rebalance):
     """Mutable: one group."""
 
-    kind = "classic"
+    kind = Kind.CLASSIC
 
     __slots__ = ()
 
     # Requests
 
-    def join(self, request: JoinGroupRequest, context: Context, now: int, token: Token, out: Effects) -> None:
+    def join(
+        self,
+        request: JoinGroupRequest,
+        context: Context,
+        now: int,
+        topics: Topics,
+        token: Token,
+        out: Effects,
+    ) -> None:
         """A member wants in, or in again. Raises Refused; else the answer comes when all have joined."""
         member_id = request.member_id
         if not self._has_room_for(member_id):
@@ -70,7 +84,7 @@ class ClassicGroup(Rebalance):
             member = self.members.get(member_id, request.group_instance_id)
             self._join_again(member, request, now, token, out)
 
-    def sync(self, request: SyncGroupRequest, now: int, token: Token, out: Effects) -> None:
+    def sync(self, request: SyncGroupRequest, now: int, topics: Topics, token: Token, out: Effects) -> None:
         """A member wants its assignment; the leader brings all of them. Raises Refused."""
         member = self.members.get(request.member_id, request.group_instance_id)
         if request.generation_id != self.generation:
@@ -104,7 +118,7 @@ class ClassicGroup(Rebalance):
             raise Refused(Code.REBALANCE_IN_PROGRESS)
         return HeartbeatResponse()
 
-    def leave(self, request: LeaveGroupRequest, now: int, out: Effects) -> LeaveGroupResponse:
+    def leave(self, request: LeaveGroupRequest, now: int, topics: Topics, out: Effects) -> LeaveGroupResponse:
         """Members go, each answered for itself."""
         rows = []
         for leaving in request.members:
@@ -130,7 +144,18 @@ class ClassicGroup(Rebalance):
             raise Refused(Code.UNKNOWN_MEMBER_ID)
         self._remove(holder.id, out)
 
-    def check_commit(self, request: OffsetCommitRequest, now: int) -> None:
+    def consumer_heartbeat(
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        context: Context,
+        now: int,
+        topics: Topics,
+        out: Effects,
+    ) -> ConsumerGroupHeartbeatResponse:
+        """Members of KIP-848 are in groups of their own kind: one that joins makes it of that kind (`upgrade`)."""
+        raise Refused(Code.GROUP_ID_NOT_FOUND)
+
+    def check_commit(self, request: OffsetCommitRequest, version: int, now: int, topics: Topics) -> None:
         """Refuse a commit by somebody who may not: another generation, a stranger, in the middle of a rebalance."""
         generation = request.generation_id_or_member_epoch
         if generation < 0 and self.state is State.EMPTY:
@@ -146,10 +171,17 @@ class ClassicGroup(Rebalance):
         member.is_alive(now)
         self._due(member.deadline)
 
+    def check_fetch(self, member_id: str | None, epoch: int) -> None:
+        """Anybody may ask what is committed."""
+
     def check_offset_delete(self) -> None:
         """Refuse to delete offsets of members we cannot tell the topics of."""
         if self.members and self.protocol_type != CONSUMERS:
             raise Refused(Code.NON_EMPTY_GROUP)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members
 
     @property
     def is_forgotten(self) -> bool:
@@ -158,8 +190,15 @@ class ClassicGroup(Rebalance):
 
     # The log
 
-    def apply(self, value: GroupMetadataValue) -> None:
-        """Become what the record says. Members that are known keep what only memory knows of them."""
+    def apply(self, record: Record) -> bool:
+        """Become what the record says; False where that is the end of the group."""
+        if record.value is None:
+            return False
+        self._become(record.value)  # type: ignore[arg-type]
+        return True
+
+    def _become(self, value: GroupMetadataValue) -> None:
+        """Members that are known keep what only memory knows of them."""
         protocol = value.protocol
         members = []
         for row in value.members:
@@ -194,7 +233,7 @@ class ClassicGroup(Rebalance):
     # What others may know
 
     def listed(self) -> ListedGroup:
-        return ListedGroup(self.id, self.protocol_type or "", self.state.value, self.kind)
+        return ListedGroup(self.id, self.protocol_type or "", self.state.value, self.kind.value)
 
     def described(self) -> DescribedGroup:
         stable = self.state is State.STABLE
@@ -215,6 +254,10 @@ class ClassicGroup(Rebalance):
                 for member in self.members
             ],
         )
+
+    def described_consumer(self, topics: Topics) -> DescribedConsumerGroup:
+        why = f"Group {self.id!r} is a classic group."
+        return DescribedConsumerGroup(Code.GROUP_ID_NOT_FOUND, why, self.id)
 
     def is_subscribed(self, topic: str) -> bool:
         """Whether the group reads a topic, as far as we can tell: a group of consumers we cannot read may."""

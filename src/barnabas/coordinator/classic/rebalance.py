@@ -17,6 +17,7 @@ from typing import Any
 from barnabas.config import BrokerConfig
 from barnabas.coordinator.classic.members import Members, MemberState
 from barnabas.coordinator.effects import NEVER, Effects, Token
+from barnabas.coordinator.group import Topics
 from barnabas.coordinator.records import GroupMetadataKey, GroupMetadataValue, Record
 from barnabas.errors import Code
 from barnabas.wire.codec import Malformed
@@ -98,7 +99,7 @@ class Rebalance:
 
     # Time, topics, the end of a term
 
-    def tick(self, now: int, out: Effects) -> None:
+    def tick(self, now: int, topics: Topics, out: Effects) -> None:
         """Do what is due, and find out when the next thing is."""
         for member_id in [member_id for member_id, at in self._pending.items() if at <= now]:
             del self._pending[member_id]
@@ -116,9 +117,9 @@ class Rebalance:
             min((member.deadline for member in self.members), default=NEVER),
         )
 
-    def topics_changed(self, changed: Set[str], now: int, out: Effects) -> None:
+    def topics_grown(self, names: Set[str], now: int, out: Effects) -> None:
         """Topics got partitions: have them shared out anew, should this group read any of them."""
-        if self.state in (State.STABLE, State.COMPLETING) and self.topics and self.topics & changed:
+        if self.state in (State.STABLE, State.COMPLETING) and self.topics and self.topics & names:
             self._prepare(now, out)
 
     def loaded(self, now: int, out: Effects) -> None:

@@ -1,4 +1,4 @@
-"""How members of the classic protocol live in a KIP-848 group: their requests, translated. Called by `coordinator`.
+"""How members of the classic protocol live in a KIP-848 group: their requests, translated. Called by `group`.
 
 Such a member is told to rejoin (REBALANCE_IN_PROGRESS) whenever its assignment can take a step; it takes the step
 with JoinGroup, in which it says what it owns, and asks for the outcome with SyncGroup. Nobody leads: the coordinator
@@ -7,10 +7,10 @@ assigns. Its generation is its member epoch. Nothing waits here: every request i
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from barnabas.coordinator.classic.group import CONSUMERS, MEMBER_ID_REQUIRED_SINCE
 from barnabas.coordinator.classic.members import protocols_of, rebalance_timeout_of
-from barnabas.coordinator.consumer.group import ConsumerGroup
 from barnabas.coordinator.consumer.member import Member, Progress
 from barnabas.coordinator.consumer.partition_names import assignment_bytes, ids_of
 from barnabas.coordinator.consumer.upgrade import classic_metadata
@@ -32,9 +32,12 @@ from barnabas.wire.messages.groups import (
 )
 from barnabas.wire.schema import Malformed
 
+if TYPE_CHECKING:
+    from barnabas.coordinator.consumer.group import ConsumerGroup
+
 
 def join(
-    group: ConsumerGroup,
+    group: "ConsumerGroup",
     request: JoinGroupRequest,
     context: Context,
     now: int,
@@ -68,7 +71,7 @@ def join(
 
 
 def sync(
-    group: ConsumerGroup, request: SyncGroupRequest, now: int, topics: Mapping[str, TopicFacts]
+    group: "ConsumerGroup", request: SyncGroupRequest, now: int, topics: Mapping[str, TopicFacts]
 ) -> SyncGroupResponse:
     """A classic member asks for its assignment."""
     member, classic = _classic(group, request.member_id, request.group_instance_id)
@@ -90,7 +93,7 @@ def sync(
     )
 
 
-def heartbeat(group: ConsumerGroup, request: HeartbeatRequest, now: int) -> HeartbeatResponse:
+def heartbeat(group: "ConsumerGroup", request: HeartbeatRequest, now: int) -> HeartbeatResponse:
     """A classic member lives, and learns whether it should join again."""
     member, _ = _classic(group, request.member_id, request.group_instance_id)
     if request.generation_id != member.epoch:
@@ -108,7 +111,7 @@ def heartbeat(group: ConsumerGroup, request: HeartbeatRequest, now: int) -> Hear
 
 
 def leave(
-    group: ConsumerGroup,
+    group: "ConsumerGroup",
     request: LeaveGroupRequest,
     now: int,
     topics: Mapping[str, TopicFacts],
@@ -133,7 +136,7 @@ def leave(
     return LeaveGroupResponse(members=rows)
 
 
-def _check_protocols(group: ConsumerGroup, request: JoinGroupRequest) -> None:
+def _check_protocols(group: "ConsumerGroup", request: JoinGroupRequest) -> None:
     """All classic members must have a protocol in common, or they could never be a classic group again."""
     names = {protocol.name for protocol in request.protocols}
     for member in group.state.members.values():
@@ -151,7 +154,7 @@ def _subscription(request: JoinGroupRequest) -> Subscription:
 
 
 def _joining(
-    group: ConsumerGroup, request: JoinGroupRequest, member_id: str, records: list[Record]
+    group: "ConsumerGroup", request: JoinGroupRequest, member_id: str, records: list[Record]
 ) -> tuple[str, Member]:
     """The id under which the member is known, and what is known of it."""
     instance_id = request.group_instance_id
@@ -195,7 +198,7 @@ def _joined(member: Member, generation: int) -> JoinGroupResponse:
 
 
 def _classic(
-    group: ConsumerGroup, member_id: str, instance_id: str | None
+    group: "ConsumerGroup", member_id: str, instance_id: str | None
 ) -> tuple[Member, ClassicMemberMetadata]:
     member = group.state.members.get(member_id) if instance_id is None else group.static_member(instance_id)
     if member is None:
@@ -207,7 +210,7 @@ def _classic(
     return member, member.classic
 
 
-def _leaving(group: ConsumerGroup, leaving: LeavingMember) -> Member:
+def _leaving(group: "ConsumerGroup", leaving: LeavingMember) -> Member:
     if leaving.member_id or leaving.group_instance_id is None:
         return _classic(group, leaving.member_id, leaving.group_instance_id)[0]
     # An administrator names a static member by its instance alone.

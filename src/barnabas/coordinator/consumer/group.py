@@ -8,11 +8,13 @@ Always holds: a partition is held by one member at most (see reconciliation); ep
 refused leaves no record.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
 from uuid import UUID
 
 from barnabas.config import BrokerConfig
+from barnabas.coordinator.classic.group import State
+from barnabas.coordinator.consumer import classic_members
 from barnabas.coordinator.consumer.assignors import Target
 from barnabas.coordinator.consumer.heartbeats import (
     assignment_of,
@@ -36,8 +38,9 @@ from barnabas.coordinator.consumer.targets import (
 )
 from barnabas.coordinator.consumer.timers import MemberTimers
 from barnabas.coordinator.consumer.upgrade import can_downgrade, downgrade_records
-from barnabas.coordinator.effects import Context, Effects, TopicFacts
-from barnabas.coordinator.records import Record
+from barnabas.coordinator.effects import Context, Effects, Token, TopicFacts
+from barnabas.coordinator.group import Kind, Topics
+from barnabas.coordinator.records import ConsumerGroupMetadataKey, Record
 from barnabas.errors import Code, Refused
 from barnabas.wire.messages.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
@@ -47,7 +50,16 @@ from barnabas.wire.messages.consumer_groups import (
     DescribedConsumerGroup,
     DescribedTopicPartitions,
 )
-from barnabas.wire.messages.groups import ListedGroup
+from barnabas.wire.messages.groups import (
+    DescribedGroup,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    ListedGroup,
+    SyncGroupRequest,
+)
 from barnabas.wire.messages.offsets import OffsetCommitRequest
 
 MEMBER_EPOCHS_SINCE = 9
@@ -57,7 +69,8 @@ MEMBER_EPOCHS_SINCE = 9
 class ConsumerGroup:
     """Mutable: one group. `topics` are all topics there are: the same object until something about them changes."""
 
-    kind = "consumer"
+    kind = Kind.CONSUMER
+    since = -1
 
     __slots__ = ("_config", "_looked_at", "id", "state", "timers")
 
@@ -69,9 +82,9 @@ class ConsumerGroup:
         self._looked_at: Mapping[str, TopicFacts] | None = None
         """Topics that are known to have brought nothing new."""
 
-    # Requests
+    # Requests of members of this protocol
 
-    def heartbeat(
+    def consumer_heartbeat(
         self,
         request: ConsumerGroupHeartbeatRequest,
         context: Context,
@@ -98,9 +111,31 @@ class ConsumerGroup:
             assignment=assignment_of(member.assigned) if news else None,
         )
 
-    def check_commit(
-        self, request: OffsetCommitRequest, version: int, topics: Mapping[str, TopicFacts]
+    # Requests of classic members
+
+    def join(
+        self,
+        request: JoinGroupRequest,
+        context: Context,
+        now: int,
+        topics: Topics,
+        token: Token,
+        out: Effects,
     ) -> None:
+        out.reply(token, classic_members.join(self, request, context, now, topics, out))
+
+    def sync(self, request: SyncGroupRequest, now: int, topics: Topics, token: Token, out: Effects) -> None:
+        out.reply(token, classic_members.sync(self, request, now, topics))
+
+    def heartbeat(self, request: HeartbeatRequest, now: int) -> HeartbeatResponse:
+        return classic_members.heartbeat(self, request, now)
+
+    def leave(self, request: LeaveGroupRequest, now: int, topics: Topics, out: Effects) -> LeaveGroupResponse:
+        return classic_members.leave(self, request, now, topics, out)
+
+    # Offsets
+
+    def check_commit(self, request: OffsetCommitRequest, version: int, now: int, topics: Topics) -> None:
         """Refuse a commit by somebody who is not in the group, or by a member for what is not its own."""
         epoch = request.generation_id_or_member_epoch
         if epoch < 0 and not self.state.members:
@@ -131,6 +166,9 @@ class ConsumerGroup:
         member = self._known(member_id or "")
         if epoch != member.epoch:
             raise Refused(Code.STALE_MEMBER_EPOCH if member.classic is None else Code.ILLEGAL_GENERATION)
+
+    def check_offset_delete(self) -> None:
+        """What members read is known (`is_subscribed`): all else may go."""
 
     # Time and the log
 
@@ -165,18 +203,34 @@ class ConsumerGroup:
         else:
             self._looked_at = topics
 
-    def loaded(self, now: int) -> None:
+    def topics_grown(self, names: Set[str], now: int, out: Effects) -> None:
+        """Members are told with their next heartbeat."""
+
+    def loaded(self, now: int, out: Effects) -> None:
         """The log has been replayed: members have one session to show that they live."""
         self.timers.start(self.state.members, now)
         self.timers.settle()
 
-    def apply(self, record: Record) -> None:
+    def call_together(self, now: int, out: Effects) -> None:
+        """Members go on as they were, and agree with their next heartbeats."""
+
+    def release(self, code: Code, out: Effects) -> None:
+        """Nothing waits here: every request is answered at once."""
+
+    def apply(self, record: Record) -> bool:
+        """Become what the record says. In a compacted log a group may begin with any of its records: only one kind of
+        tombstone means that it ends."""
         self.state.apply(record)
         member_id = getattr(record.key, "member_id", None)
         if member_id in self.state.members:
             self.timers.expect(member_id)
         elif member_id is not None and record.value is None:
             self.timers.forget(member_id)
+        return record.value is not None or type(record.key) is not ConsumerGroupMetadataKey
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.state.members
 
     @property
     def is_forgotten(self) -> bool:
@@ -190,9 +244,13 @@ class ConsumerGroup:
     # What others may know
 
     def listed(self) -> ListedGroup:
-        return ListedGroup(self.id, "consumer", self.state.phase, self.kind)
+        return ListedGroup(self.id, "consumer", self.state.phase, self.kind.value)
 
-    def described(self, topics: Mapping[str, TopicFacts]) -> DescribedConsumerGroup:
+    def described(self) -> DescribedGroup:
+        """As clients of the classic protocol see it: not at all."""
+        return DescribedGroup(group_id=self.id, group_state=State.DEAD.value)
+
+    def described_consumer(self, topics: Topics) -> DescribedConsumerGroup:
         names = {facts.id: name for name, facts in topics.items()}
         state = self.state
         return DescribedConsumerGroup(
