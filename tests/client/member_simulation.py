@@ -31,7 +31,7 @@ from barnabas.wire.messages.groups import (
 )
 from barnabas.wire.messages.offsets import OffsetCommitRequest
 from tests.coordinator.classic.members import GROUP, commit_request
-from tests.coordinator.shell import config
+from tests.coordinator.shell import config, told
 
 FAULTY_S = 90.0
 CALM_S = 150.0
@@ -210,7 +210,7 @@ class World:
             group_consumer_heartbeat_interval_ms=1000,
         )
         self.log: list[tuple[bytes, bytes | None]] = []
-        self.waiting: dict[int, Callable[[Any], None]] = {}
+        self.waiting: dict[int, tuple[Any, int, Callable[[Any], None]]] = {}
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self.coordinator = GroupCoordinator(self.config, self._facts())
         self.coordinator.loaded(self._millis())
@@ -289,8 +289,9 @@ class World:
 
     def _arrive(self, request: Any, client: str, hear: Callable[[Any], None]) -> None:
         token = next(self.numbers)
-        self.waiting[token] = hear
-        context = Context(VERSIONS[type(request)], client, "/10.0.0.1", f"{token}")
+        version = VERSIONS[type(request)]
+        self.waiting[token] = request, version, hear
+        context = Context(version, client, "/10.0.0.1", f"{token}")
         self._carry_out(self.coordinator.handle(request, context, self._millis(), token))
 
     def _tick(self) -> None:
@@ -302,9 +303,9 @@ class World:
             self.log.append(encode(record))
             self.coordinator.apply(record)
         for token, response in effects.replies:
-            hear = self.waiting.pop(token)
+            request, version, hear = self.waiting.pop(token)
             if self.calm or self.rng.random() > 0.05:
-                self.after(self._delay(), partial(hear, response))
+                self.after(self._delay(), partial(hear, told(request, version, response)))
 
     def _crash(self) -> None:
         self.waiting.clear()

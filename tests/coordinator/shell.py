@@ -7,13 +7,14 @@ import itertools
 from typing import Any
 from uuid import UUID
 
+from barnabas.broker.coordinator_host import append_code
+from barnabas.broker.router import refusal_of
 from barnabas.config import BrokerConfig, broker_config
 from barnabas.coordinator.classic.group import ClassicGroup, State
 from barnabas.coordinator.coordinator import GroupCoordinator
 from barnabas.coordinator.effects import Context, Effects, TopicFacts
 from barnabas.coordinator.records import decode, encode
-from barnabas.coordinator.refusals import append_code, refusal
-from barnabas.errors import Code
+from barnabas.errors import Code, Refused
 
 TOPICS = {"orders": TopicFacts(UUID(int=1), 4), "parcels": TopicFacts(UUID(int=2), 1)}
 
@@ -40,7 +41,7 @@ class Shell:
         self.batches: list[int] = []
         """How many records were appended at a time."""
         self.answers: dict[int, Any] = {}
-        self.waiting: dict[int, Any] = {}
+        self.waiting: dict[int, tuple[Any, int]] = {}
         self.refusing: Code | None = None
         """Appends are refused with this code."""
         self._tokens = itertools.count(1)
@@ -51,7 +52,7 @@ class Shell:
     def send(self, request: Any, version: int = 9, client: str = "client") -> int:
         """The number of a request that was handed over; its answer may come later."""
         token = next(self._tokens)
-        self.waiting[token] = request
+        self.waiting[token] = request, version
         context = Context(version, client, "/127.0.0.1", f"{next(self._names):04}")
         self.carry_out(self.coordinator.handle(request, context, self.now, token))
         self.tick()
@@ -68,7 +69,7 @@ class Shell:
             if self.refusing is not None:
                 code = append_code(self.refusing)
                 for token, _ in effects.replies:
-                    self.answer(token, refusal(self.waiting[token], code))
+                    self.answer(token, Refused(code))
                 return
             self.batches.append(len(effects.records))
             self.log += [encode(record) for record in effects.records]
@@ -79,8 +80,8 @@ class Shell:
 
     def answer(self, token: int, response: Any) -> None:
         assert token in self.waiting, "a request was answered twice, or nobody asked"
-        del self.waiting[token]
-        self.answers[token] = response
+        request, version = self.waiting.pop(token)
+        self.answers[token] = told(request, version, response)
 
     def tick(self) -> None:
         """Do all that is due by now."""
@@ -131,6 +132,11 @@ class Shell:
         self.waiting.clear()
         self.coordinator = self.replayed()
         self.carry_out(self.coordinator.loaded(self.now))
+
+
+def told(request: Any, version: int, answer: Any) -> Any:
+    """What a client hears: a coordinator's refusal is turned into a response as the broker does it."""
+    return refusal_of(request, version, answer) if isinstance(answer, Refused) else answer
 
 
 def lasting(coordinator: GroupCoordinator) -> tuple[Any, ...]:

@@ -14,7 +14,6 @@ from barnabas.broker.partition import Partition
 from barnabas.coordinator.coordinator import GroupCoordinator
 from barnabas.coordinator.effects import NEVER, Context, Effects, TopicChanges, TopicFacts
 from barnabas.coordinator.records import Record, decode, encode
-from barnabas.coordinator.refusals import append_code, refusal
 from barnabas.errors import Code, Refused, counted
 from barnabas.log.salvage import Salvaged
 from barnabas.types import Millis, Offset
@@ -34,18 +33,33 @@ SLEEPY_MS = 1000
 GRACE_MS = 3000
 """How long members are then given to be heard of: the interval at which most of them send heartbeats."""
 
+_FROM_APPEND = {
+    Code.UNKNOWN_TOPIC_OR_PARTITION: Code.COORDINATOR_NOT_AVAILABLE,
+    Code.NOT_ENOUGH_REPLICAS: Code.COORDINATOR_NOT_AVAILABLE,
+    Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND: Code.COORDINATOR_NOT_AVAILABLE,
+    Code.REQUEST_TIMED_OUT: Code.COORDINATOR_NOT_AVAILABLE,
+    Code.NOT_LEADER_OR_FOLLOWER: Code.NOT_COORDINATOR,
+    Code.KAFKA_STORAGE_ERROR: Code.NOT_COORDINATOR,
+    Code.MESSAGE_TOO_LARGE: Code.UNKNOWN_SERVER_ERROR,
+    Code.RECORD_LIST_TOO_LARGE: Code.UNKNOWN_SERVER_ERROR,
+}
+
 log = logging.getLogger("barnabas.groups")
 
 Replies: TypeAlias = list[tuple["Waiting", Any]]
 
 
+def append_code(code: Code) -> Code:
+    """What a client of a coordinator is told when an append was refused with this code."""
+    return _FROM_APPEND.get(code, code)
+
+
 class Waiting:
-    """Mutable: a request and, sooner or later, its answer. A future is made only for one that really waits."""
+    """Mutable: the answer to a request, a response or a refusal. A future is made only for one that really waits."""
 
-    __slots__ = ("_answer", "_future", "request")
+    __slots__ = ("_answer", "_future")
 
-    def __init__(self, request: Any) -> None:
-        self.request = request
+    def __init__(self) -> None:
         self._answer: Any = None
         self._future: asyncio.Future[Any] | None = None
 
@@ -53,13 +67,20 @@ class Waiting:
         if self._future is None:
             self._answer = answer
         elif not self._future.done():
-            self._future.set_result(answer)
+            if isinstance(answer, Refused):
+                self._future.set_exception(answer)
+                self._future.exception()  # its client may have gone, and then nobody looks
+            else:
+                self._future.set_result(answer)
 
     @property
     def outcome(self) -> Any:
-        """The answer, or a future of it."""
-        if self._answer is not None:
-            return self._answer
+        """The answer, or a future of it. Raises Refused."""
+        answer = self._answer
+        if answer is not None:
+            if isinstance(answer, Refused):
+                raise answer
+            return answer
         self._future = asyncio.get_running_loop().create_future()
         return self._future
 
@@ -115,8 +136,8 @@ class CoordinatorHost:
     # What the broker asks
 
     def ask(self, request: Any, context: Context) -> Any:
-        """The answer to a request, or a future of it."""
-        waiting = Waiting(request)
+        """The answer to a request, or a future of it. Raises Refused."""
+        waiting = Waiting()
         now = self._broker.clock.now()
         self._carry_out(self.coordinator.handle(request, context, now, waiting), now)
         self._arm(now)
@@ -139,7 +160,7 @@ class CoordinatorHost:
             waiting.give(answer)
         for _, replies in self._owed:
             for waiting, _ in replies:
-                waiting.give(refusal(waiting.request, Code.NOT_COORDINATOR))
+                waiting.give(Refused(Code.NOT_COORDINATOR))
 
     # Loading
 
@@ -204,7 +225,7 @@ class CoordinatorHost:
                 self._broker.note_refusal("Groups", refused, *self.partition.tp)
                 code = append_code(refused.code)
                 for waiting, _ in effects.replies:
-                    waiting.give(refusal(waiting.request, code))
+                    waiting.give(Refused(code))
                 return False
             for record in effects.records:
                 self.coordinator.apply(record)

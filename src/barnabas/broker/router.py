@@ -229,9 +229,23 @@ def _refuse(route: Route, request: Any, refused: Refused) -> Any:
     route.metrics.error(refused.code)
     if route.refusal is not None:
         return route.refusal(request, route.version, refused)
-    response = route.response()
+    return _told(route.api, route.response(), route.version, refused)
+
+
+def refusal_of(request: Any, version: int, refused: Refused) -> Any:
+    """The response that says no to a request, as its handler has it: for tests of what handlers ask."""
+    api = APIS[request.api]
+    if api.key not in _handlers:
+        import_module(f"barnabas.broker.handlers.{api.family}")
+    _, refusal = _handlers[api.key]
+    if refusal is not None:
+        return refusal(request, version, refused)
+    return _told(api, response_class(api.key)(), version, refused)
+
+
+def _told(api: Api, response: Any, version: int, refused: Refused) -> Any:
     if not hasattr(response, "error_code"):
-        raise Malformed(f"{route.api.name} v{route.version}, and its answer has no place for an error")
+        raise Malformed(f"{api.name} v{version}, and its answer has no place for an error")
     response.error_code = refused.code
     if hasattr(response, "error_message"):
         response.error_message = refused.message

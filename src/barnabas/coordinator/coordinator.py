@@ -30,7 +30,6 @@ from barnabas.coordinator.records import (
     OffsetCommitValue,
     Record,
 )
-from barnabas.coordinator.refusals import refusal
 from barnabas.coordinator.timetable import Timetable
 from barnabas.errors import Code, Refused
 from barnabas.wire.messages.consumer_groups import (
@@ -96,7 +95,7 @@ class GroupCoordinator:
         try:
             _HANDLERS[type(request)](self, request, context, now, token, out)
         except Refused as refused:
-            out.reply(token, refusal(request, refused.code, refused.message))
+            out.reply(token, refused)
         return out
 
     def tick(self, now: int) -> Effects:

@@ -2,7 +2,7 @@
 
 Made by the machines of this package, carried out by the broker: it appends the records to the partition, applies
 them, and lets the replies go when the high watermark has passed them. Where the append is refused nothing is
-applied, and every reply becomes an error (see `refusals`): what must last changes by `apply` alone.
+applied, and every reply becomes a refusal: what must last changes by `apply` alone.
 """
 
 from collections.abc import Mapping
@@ -63,4 +63,5 @@ class Effects:
     replies: list[tuple[Token, Any]] = field(default_factory=list)
 
     def reply(self, token: Token, response: Any) -> None:
+        """Answer with a response, or with Refused: what its API makes of that is its handler's business."""
         self.replies.append((token, response))

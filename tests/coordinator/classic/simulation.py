@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+from barnabas.broker.coordinator_host import append_code
 from barnabas.coordinator.classic.group import ClassicGroup, State
 from barnabas.coordinator.coordinator import GroupCoordinator
 from barnabas.coordinator.effects import Context, Effects, TopicFacts
@@ -20,8 +21,7 @@ from barnabas.coordinator.records import (
     decode,
     encode,
 )
-from barnabas.coordinator.refusals import append_code, refusal
-from barnabas.errors import Code
+from barnabas.errors import Code, Refused
 from barnabas.wire.messages.groups import (
     HeartbeatRequest,
     JoinGroupResponse,
@@ -37,7 +37,7 @@ from barnabas.wire.messages.offsets import (
     OffsetFetchTopic,
 )
 from tests.coordinator.classic.members import GROUP, commit_request, join_request, subscription
-from tests.coordinator.shell import config, lasting
+from tests.coordinator.shell import config, lasting, told
 
 TOPIC = "orders"
 FAULTY_MS = 45_000
@@ -239,7 +239,7 @@ class World:
         """What was committed last, as only the records say it: no code of the machine has touched this."""
         self.owners: dict[tuple[int, int], str] = {}
         """Who was ever given a partition, by generation and partition."""
-        self.waiting: dict[int, tuple[Any, Callable[[Any], None]]] = {}
+        self.waiting: dict[int, tuple[Any, int, Callable[[Any], None]]] = {}
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._numbers = itertools.count(1)
         self._tick_at = 0
@@ -318,7 +318,7 @@ class World:
 
     def _arrive(self, request: Any, version: int, client: str, hear: Callable[[Any], None]) -> None:
         token = next(self._numbers)
-        self.waiting[token] = request, hear
+        self.waiting[token] = request, version, hear
         context = Context(version, client, "/10.0.0.1", f"{token}")
         group = self.coordinator.groups.get(GROUP)
         effects = self.coordinator.handle(request, context, self.now, token)
@@ -334,7 +334,7 @@ class World:
             if fate < 0.03:
                 code = append_code(Code.KAFKA_STORAGE_ERROR)
                 for token, _ in effects.replies:
-                    self._answer(token, refusal(self.waiting[token][0], code))
+                    self._answer(token, Refused(code))
                 self._check()
                 return
             if fate < 0.05:
@@ -371,7 +371,8 @@ class World:
                 assert owner == who, f"partition {partition} has two owners in generation {value.generation}"
 
     def _answer(self, token: int, response: Any) -> None:
-        request, hear = self.waiting.pop(token)
+        request, version, hear = self.waiting.pop(token)
+        response = told(request, version, response)
         if isinstance(request, SyncGroupRequest) and response.error_code == Code.NONE:
             who = request.group_instance_id or request.member_id
             for partition in response.assignment:

@@ -10,7 +10,6 @@ from barnabas.coordinator.consumer.group import ConsumerGroup
 from barnabas.coordinator.coordinator import GroupCoordinator
 from barnabas.coordinator.effects import Context, Effects
 from barnabas.coordinator.records import decode, encode
-from barnabas.coordinator.refusals import refusal
 from barnabas.errors import Code, Refused
 from barnabas.wire.messages.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
@@ -28,6 +27,7 @@ from barnabas.wire.messages.groups import (
 )
 from tests.coordinator.consumer.simulation import GROUP, SESSION_MS, Client, Lost, Modern, World
 from tests.coordinator.metadata import assigned_bytes, subscription_bytes
+from tests.coordinator.shell import told
 
 PATIENCE_MS = 15_000
 """How long a classic client waits for an answer."""
@@ -46,7 +46,7 @@ class MixedWorld(World):
 
     def __init__(self, seed: int) -> None:
         self.coordinator: GroupCoordinator
-        self.waiting: dict[int, tuple[Any, Classic | None]] = {}
+        self.waiting: dict[int, tuple[Any, int, Classic | None]] = {}
         self.answers: dict[int, Any] = {}
         self.is_new = True
         self.kinds: list[str] = []
@@ -72,7 +72,7 @@ class MixedWorld(World):
     # Requests
 
     def send(self, request: Any, context: Context, token: int, client: "Classic | None" = None) -> None:
-        self.waiting[token] = (request, client)
+        self.waiting[token] = (request, context.version, client)
         if not (self.faulty and self.rng.random() < 0.04):
             self.carry_out(self.coordinator.handle(request, context, self.now, token))
             self.tick()
@@ -93,7 +93,7 @@ class MixedWorld(World):
         replies = effects.replies
         if effects.records and self.faulty and self.rng.random() < 0.03:
             replies = [
-                (token, refusal(self.waiting[token][0], Code.COORDINATOR_NOT_AVAILABLE))
+                (token, Refused(Code.COORDINATOR_NOT_AVAILABLE))
                 for token, _ in replies
                 if token in self.waiting
             ]
@@ -105,7 +105,8 @@ class MixedWorld(World):
                 assert decoded == record
                 self.replay.apply(decoded)
         for token, response in replies:
-            _, client = self.waiting.pop(token)
+            request, version, client = self.waiting.pop(token)
+            response = told(request, version, response)
             if client is None:
                 self.answers[token] = response
             elif client.asked == token and not (self.faulty and self.rng.random() < 0.05):

@@ -2,14 +2,17 @@
 
 from typing import TYPE_CHECKING, Any
 
-from barnabas.broker.asking import ask, ask_each, say_no
 from barnabas.broker.connection import Connection
+from barnabas.broker.coordinator_calls import answer_of, ask
 from barnabas.broker.router import handles
 from barnabas.errors import Code, Refused
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.frames import RequestHeader
 from barnabas.wire.messages.offsets import (
+    OffsetCommitPartitionResult,
     OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitTopicResult,
     OffsetDeleteRequest,
     OffsetFetchGroup,
     OffsetFetchGroupResult,
@@ -26,30 +29,48 @@ SEVERAL_GROUPS_SINCE = 8
 ERROR_ON_TOP_SINCE = 2
 
 
-@handles(ApiKey.OFFSET_COMMIT, say_no, with_header=True)
+def _refuse_commit(request: OffsetCommitRequest, version: int, refused: Refused) -> OffsetCommitResponse:
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitTopicResult(
+                topic.name,
+                [
+                    OffsetCommitPartitionResult(part.partition_index, refused.code)
+                    for part in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+@handles(ApiKey.OFFSET_COMMIT, _refuse_commit, with_header=True)
 def commit_offsets(
     broker: "Broker", request: OffsetCommitRequest, peer: Connection, header: RequestHeader
 ) -> Any:
     return ask(broker, request.group_id, request, header, peer)
 
 
-def _say_no_to_fetch(request: OffsetFetchRequest, version: int, refused: Refused) -> OffsetFetchResponse:
+def _refuse_fetch(request: OffsetFetchRequest, version: int, refused: Refused) -> OffsetFetchResponse:
     if version >= SEVERAL_GROUPS_SINCE:
-        return say_no(request, version, refused)  # type: ignore[no-any-return]
+        rows = [OffsetFetchGroupResult(group.group_id, error_code=refused.code) for group in request.groups]
+        return OffsetFetchResponse(error_code=refused.code, groups=rows)
     return _for_one(request, OffsetFetchGroupResult(request.group_id, error_code=refused.code), version)
 
 
-@handles(ApiKey.OFFSET_FETCH, _say_no_to_fetch, with_header=True)
+@handles(ApiKey.OFFSET_FETCH, _refuse_fetch, with_header=True)
 async def fetch_offsets(
     broker: "Broker", request: OffsetFetchRequest, peer: Connection, header: RequestHeader
 ) -> OffsetFetchResponse:
     several = header.api_version >= SEVERAL_GROUPS_SINCE
     groups = request.groups if several else [OffsetFetchGroup(request.group_id, topics=request.topics)]
-    parts = [
-        (group.group_id, OffsetFetchRequest(groups=[group], require_stable=request.require_stable))
-        for group in groups
-    ]
-    results = [row for answer in await ask_each(broker, parts, header, peer) for row in answer.groups]
+    results = []
+    for group in groups:
+        one = OffsetFetchRequest(groups=[group], require_stable=request.require_stable)
+        try:
+            results += (await answer_of(broker, group.group_id, one, header, peer)).groups
+        except Refused as refused:
+            results.append(OffsetFetchGroupResult(group.group_id, error_code=refused.code))
     if several:
         return OffsetFetchResponse(groups=results)
     return _for_one(request, results[0], header.api_version)
@@ -75,7 +96,7 @@ def _for_one(
     )
 
 
-@handles(ApiKey.OFFSET_DELETE, say_no, with_header=True)
+@handles(ApiKey.OFFSET_DELETE, with_header=True)
 def delete_offsets(
     broker: "Broker", request: OffsetDeleteRequest, peer: Connection, header: RequestHeader
 ) -> Any:
