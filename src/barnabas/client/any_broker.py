@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from barnabas.client.channel import Asked
+from barnabas.client.channel import PendingCall
 from barnabas.client.failures import Closed, NoBroker, TimedOut, Unreachable
 from barnabas.errors import Refused
 from barnabas.wire.codec import Message
@@ -40,8 +40,8 @@ class AnyBroker:
             self._done(failure)
             return
         now = time.monotonic()
-        asked = Asked(self._request, self._answer, self._told, self._began, self._seconds)
-        self._network.channel(self._left.popleft(), self._lane).ask(asked, now)
+        call = PendingCall(self._request, self._answer, self._told, self._began, self._seconds)
+        self._network.channel(self._left.popleft(), self._lane).ask(call, now)
 
     def _told(self, outcome: Any) -> None:
         if not isinstance(outcome, Unreachable | TimedOut) or isinstance(outcome, Closed):

@@ -1,4 +1,4 @@
-"""One non-blocking connection to one broker: connects, agrees on versions, pipelines requests, reads answers.
+"""One non-blocking connection to one broker: connects, writes, reads, ends. The shell of a `wire.conversation`.
 
 Owned by `network`, in whose thread everything here runs. Always holds: each request is told its outcome once;
 answers come in the order of the requests; after any failure the connection is closed, so that an answer is
@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import partial
 from itertools import islice
-from struct import Struct
 from typing import Any, Protocol, TypeAlias
 
 from barnabas.client.failures import TimedOut, Unreachable
@@ -23,18 +22,13 @@ from barnabas.client.metadata import Address
 from barnabas.client.poller import Poller
 from barnabas.errors import Code, Refused
 from barnabas.types import Buffer
-from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.batch import BatchInTwo
-from barnabas.wire.codec import Malformed, Message
-from barnabas.wire.frames import decode_response, encode_request
-from barnabas.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.wire.codec import Message
+from barnabas.wire.conversation import Call, Conversation, Nonsense
 
 Endpoint: TypeAlias = tuple[int, Any]
 """A family and a socket address, as getaddrinfo gives them."""
 
-_LENGTH = Struct(">i")
-_OLDER = b"\x00\x23"
-_MAX_ANSWER = 1 << 30
 _JOIN_BELOW = 64 * 1024
 _MOST_PIECES = 512
 """Pieces in one sendmsg: half of what Linux takes."""
@@ -50,21 +44,10 @@ class State(Enum):
     CLOSED = "over; another channel takes its place"
 
 
-class Asked:
+class PendingCall(Call):
     """A request and who is to be told its outcome: the answer, None where there is none to come, or a failure."""
 
-    __slots__ = (
-        "answer",
-        "begins",
-        "channel",
-        "correlation_id",
-        "deadline",
-        "done",
-        "ends",
-        "request",
-        "seconds",
-        "version",
-    )
+    __slots__ = ("begins", "channel", "deadline", "done", "ends", "seconds")
 
     def __init__(
         self,
@@ -74,13 +57,10 @@ class Asked:
         now: float,
         seconds: float,
     ) -> None:
-        self.request = request
-        self.answer = answer
+        super().__init__(request, answer)
         self.done = done
         self.seconds = seconds
         self.deadline = now + seconds
-        self.correlation_id = 0
-        self.version = 0
         self.channel: Channel | None = None
         self.begins = self.ends = sys.maxsize
         """Where its bytes lie among all that its channel has to write."""
@@ -136,14 +116,13 @@ class Channel:
         """Bytes that the system has taken."""
         self._to_write = 0
         """Bytes of all that was asked, written or not."""
-        self._next_id = 0
-        self._versions: dict[int, tuple[int, int]] = {}
-        self._queued: deque[Asked] = deque()
-        self._waiting: deque[Asked] = deque()
+        self._conversation: Conversation[PendingCall] = Conversation(
+            str(address), host.client_id, host.scratch
+        )
+        self._waiting = self._conversation.pending
+        self._queued: deque[PendingCall] = deque()
+        """What is asked once the connection is open."""
         self._out: deque[Buffer] = deque()
-        self._frame: memoryview | None = None
-        self._filled = 0
-        self._head = b""
 
     @property
     def is_busy(self) -> bool:
@@ -154,15 +133,15 @@ class Channel:
         """Requests whose outcome is not known yet."""
         return len(self._queued) + len(self._waiting)
 
-    def ask(self, asked: Asked, now: float) -> None:
+    def ask(self, call: PendingCall, now: float) -> None:
         """Queue a request; it is written with the next `flush`."""
         self.used = now
-        self.expires = min(self.expires, asked.deadline)
-        asked.channel = self
+        self.expires = min(self.expires, call.deadline)
+        call.channel = self
         if self.state is State.OPEN:
-            self._encode(asked)
+            self._write(call)
         else:
-            self._queued.append(asked)
+            self._queued.append(call)
 
     # Connecting
 
@@ -205,63 +184,40 @@ class Channel:
             return
         self.state = State.AGREEING
         self._listen(writes=False)
-        self._ask_versions(APIS[ApiKey.API_VERSIONS].highest)
+        self._greet()
 
-    def _ask_versions(self, version: int) -> None:
-        request = ApiVersionsRequest(client_software_name="barnabas", client_software_version="0.1.0")
-        asked = Asked(request, ApiVersionsResponse, self._agree, self._connect_by, 0.0)
-        asked.version = version
-        self._write(asked)
+    def _greet(self) -> None:
+        self._put(self._conversation.greet())
         self.flush()
 
-    def _agree(self, found: ApiVersionsResponse | Refused) -> None:
-        if isinstance(found, Refused):
-            return  # the channel is closing, and says so itself
-        if found.error_code == Code.UNSUPPORTED_VERSION and not self._versions:
-            self._versions = {ApiKey.API_VERSIONS: (0, 0)}
-            self._ask_versions(0)
-            return
-        if found.error_code:
-            self.close(Unreachable(f"{self.address}: {Code.of(found.error_code).advice}"))
-            return
-        self._versions = {each.api_key: (each.min_version, each.max_version) for each in found.api_keys}
+    def _agreed(self) -> None:
         self.state = State.OPEN
         self.was_open = True
         self._host.opened(self)
         while self._queued and self.state is State.OPEN:
-            self._encode(self._queued.popleft())
+            self._write(self._queued.popleft())
 
     def _no_answer(self, reason: str) -> Unreachable:
         return Unreachable(f"No broker answers at {self.address} ({reason.lower()}).")
 
     # Writing
 
-    def _encode(self, asked: Asked) -> None:
-        key = asked.request.api
-        ours = APIS[key]
-        lowest, highest = self._versions.get(key, (0, -1))
-        version = min(ours.highest, highest)
-        if version < max(ours.lowest, lowest):
-            text = f"{self.address} offers no version of {ours.name} that this client speaks."
-            refusal = Refused(Code.UNSUPPORTED_VERSION, text)
-            self._host.soon(lambda: asked.tell(refusal))
-            return
-        asked.version = version
+    def _write(self, call: PendingCall) -> None:
         try:
-            self._write(asked)
+            chunks = self._conversation.ask(call)
+        except Refused as refusal:
+            self._host.soon(partial(call.tell, refusal))
         except Exception as error:  # whatever is wrong with it is its sender's, and nobody else's
             unwritten = Refused(Code.INVALID_REQUEST, f"The request cannot be written: {error}.")
-            self._host.soon(lambda: asked.tell(unwritten))
+            self._host.soon(partial(call.tell, unwritten))
+        else:
+            call.begins = self._to_write
+            self._put(chunks)
+            call.ends = self._to_write
 
-    def _write(self, asked: Asked) -> None:
-        asked.correlation_id = self._next_id = (self._next_id + 1) & 0x7FFFFFFF
-        chunks: list[Any] = encode_request(
-            asked.request, asked.version, asked.correlation_id, self._host.client_id
-        )
-        self._waiting.append(asked)
+    def _put(self, chunks: list[Any]) -> None:
         size = sum(map(len, chunks))
-        asked.begins = self._to_write
-        asked.ends = self._to_write = self._to_write + size
+        self._to_write += size
         if len(chunks) > 1 and size < _JOIN_BELOW:
             self._out.append(b"".join(chunks))
             return
@@ -296,53 +252,53 @@ class Channel:
             self._listen(writes=False)
         self._settle_unanswered()
 
-    def recall(self, asked: Asked) -> bool:
+    def recall(self, call: PendingCall) -> bool:
         """Call a request off; False where the system has all of it.
 
         Of one that the system has in part, the rest is never written: the connection is closed, and the others hear
         of that after what is being done now.
         """
-        if asked in self._queued:
-            self._queued.remove(asked)
+        if call in self._queued:
+            self._queued.remove(call)
             return True
-        if asked not in self._waiting:
-            return not asked.was_sent
-        if asked.ends <= self.written:
+        if call not in self._waiting:
+            return not call.was_sent
+        if call.ends <= self.written:
             return False
-        is_begun = asked.begins < self.written
+        is_begun = call.begins < self.written
         if is_begun:
-            self._waiting.remove(asked)
+            self._waiting.remove(call)
             self.close(
                 Unreachable(f"The connection to {self.address} was given up: it takes too long."), soon=True
             )
         else:
-            self._cut_out(asked)
+            self._cut_out(call)
         return True
 
-    def _cut_out(self, asked: Asked) -> None:
+    def _cut_out(self, call: PendingCall) -> None:
         """Forget a request of which nothing is written."""
         at, kept = self.written, deque[Buffer]()
         for chunk in self._out:
-            if not asked.begins <= at < asked.ends:
+            if not call.begins <= at < call.ends:
                 kept.append(chunk)
             at += len(chunk)
         self._out = kept
-        size = asked.ends - asked.begins
+        size = call.ends - call.begins
         self._to_write -= size
         for other in self._waiting:
-            if other.begins > asked.begins:
+            if other.begins > call.begins:
                 other.begins -= size
                 other.ends -= size
-        self._waiting.remove(asked)
-        asked.begins = asked.ends = sys.maxsize
+        self._waiting.remove(call)
+        call.begins = call.ends = sys.maxsize
         if not kept and self._is_blocked:
             self._is_blocked = False
             self._listen(writes=False)
 
     def _settle_unanswered(self) -> None:
         """Requests that nobody answers (acks=0) are done when they are written and next in line."""
-        while self._waiting and self._waiting[0].answer is None:
-            self._waiting.popleft().tell(None)
+        while (call := self._conversation.next_unanswered()) is not None:
+            call.tell(None)
 
     # Reading
 
@@ -358,9 +314,9 @@ class Channel:
 
     def _receive(self, sock: socket.socket) -> None:
         """One read: into the frame under way, straight to its place, or else into the scratch buffer."""
-        frame = self._frame
+        conversation = self._conversation
         try:
-            got = sock.recv_into(self._host.scratch if frame is None else frame[self._filled :])
+            got = sock.recv_into(conversation.buffer())
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
@@ -368,70 +324,36 @@ class Channel:
             return
         if not got:
             self.close(Unreachable(f"The connection to {self.address} was closed by the other side."))
-        elif frame is None:
-            self._split(
-                self._head + self._host.scratch[:got] if self._head else bytes(self._host.scratch[:got])
-            )
-        else:
-            self._filled += got
-            if self._filled == len(frame):
-                self._frame = None
-                self._answer(frame)
-
-    def _split(self, data: bytes) -> None:
-        """Cut what came into frames; the beginning of one gets a buffer of its size."""
-        self._head = b""
-        view = memoryview(data)
-        at, end = 0, len(data)
-        while at + 4 <= end:
-            (size,) = _LENGTH.unpack_from(data, at)
-            if not 4 <= size <= _MAX_ANSWER:
-                self.close(Unreachable(f"{self.address} does not speak the Kafka protocol."))
-                return
-            at += 4
-            if at + size > end:
-                frame = self._frame = _buffer(size)
-                self._filled = end - at
-                frame[: self._filled] = view[at:]
-                return
-            self._answer(view[at : at + size])
-            if self._socket is None:
-                return
-            at += size
-        self._head = data[at:]
-
-    def _answer(self, frame: memoryview) -> None:
-        if not self._waiting:
-            self.close(Unreachable(f"{self.address} answered where nothing was asked."))
             return
-        asked = self._waiting[0]
-        version = asked.version
-        if asked.answer is ApiVersionsResponse and frame[4:6] == _OLDER:
-            # The broker is older than our first question, and says so in the oldest form of the answer.
-            version = 0
         try:
-            found, message = decode_response(asked.answer, version, frame)  # type: ignore[arg-type]
-        except Malformed as error:
-            self.close(Unreachable(f"{self.address} gave an answer that cannot be read: {error}."))
+            for call, answer in conversation.received(got):
+                if not self._out:
+                    self._settle_unanswered()
+                call.tell(answer)
+                if self._socket is None:
+                    return
+        except Nonsense as error:
+            self.close(Unreachable(str(error)))
             return
-        if found != asked.correlation_id:
-            text = f"{self.address} answered request {found} where {asked.correlation_id} was due."
-            self.close(Unreachable(text))
-            return
-        self._waiting.popleft()
-        if not self._out:
-            self._settle_unanswered()
-        asked.tell(message)
+        if self.state is State.AGREEING:
+            if conversation.is_agreed:
+                self._agreed()
+            elif conversation.must_greet:
+                self._greet()
 
     # The end
 
     def expire(self, now: float) -> None:
         """Close if a request is late: its answer, should it still come, would be taken for another's."""
         if self.state is not State.OPEN and self._connect_by <= now:
-            said = "took the connection, but said nothing" if self._waiting else "did not take a connection"
+            said = (
+                "took the connection, but said nothing"
+                if self.state is State.AGREEING
+                else "did not take a connection"
+            )
             self.close(TimedOut(f"{self.address} {said} in {self._connect_s:g} s."), now)
             return
-        deadlines = [asked.deadline for asked in self._waiting] + [asked.deadline for asked in self._queued]
+        deadlines = [call.deadline for call in self._waiting] + [call.deadline for call in self._queued]
         soonest = min(deadlines, default=_NEVER)
         if soonest > now:
             self.expires = soonest if self.state is State.OPEN else min(soonest, self._connect_by)
@@ -445,21 +367,20 @@ class Channel:
         self.state = State.CLOSED
         self.expires = _NEVER
         self._drop_socket()
-        self._frame = None
         self._out.clear()
         told = [*self._waiting, *self._queued]
         self._waiting.clear()
         self._queued.clear()
         self._host.closed(self, failure)
-        for asked in told:
-            if asked.deadline <= now:
-                why: Refused = TimedOut(f"{self.address} did not answer in {asked.seconds:g} s.")
+        for call in told:
+            if call.deadline <= now:
+                why: Refused = TimedOut(f"{self.address} did not answer in {call.seconds:g} s.")
             else:
                 why = failure
             if soon:
-                self._host.soon(partial(asked.tell, why))
+                self._host.soon(partial(call.tell, why))
             else:
-                asked.tell(why)
+                call.tell(why)
 
     def abandon(self) -> None:
         """Let go of the socket and of nothing else: in a forked process it is the parent's."""
@@ -483,12 +404,6 @@ class Channel:
     def _lost(self, error: OSError) -> Unreachable:
         reason = (error.strerror or str(error)).lower()
         return Unreachable(f"The connection to {self.address} is lost ({reason}).")
-
-
-def _buffer(size: int) -> memoryview:
-    """Bytes to be filled. Where there is numpy they are not zeroed first, which is 3 % of what a reader takes."""
-    empty = getattr(sys.modules.get("numpy"), "empty", None)  # another thread may just be importing it
-    return memoryview(bytearray(size) if empty is None else empty(size, "B"))
 
 
 def _words(code: int) -> str:

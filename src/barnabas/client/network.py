@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from barnabas.client.any_broker import AnyBroker
-from barnabas.client.channel import Asked, Channel, Endpoint, State
+from barnabas.client.channel import Channel, Endpoint, PendingCall, State
 from barnabas.client.failures import Closed, TimedOut, Unreachable, check
 from barnabas.client.loop import Loop
 from barnabas.client.metadata import Address, Broker, Metadata, Snapshot, addresses
@@ -98,7 +98,7 @@ class Network(Loop):
         *,
         wait: float = 0.0,
         lane: str = "",
-    ) -> Asked | None:
+    ) -> PendingCall | None:
         """Send a request to a broker, or to any; `done` gets the answer, or a Refused that says why there is none.
 
         Gives what was asked of a certain broker, which can be recalled while it is not sent; None where it never is.
@@ -121,13 +121,13 @@ class Network(Loop):
             self.soon(lambda: done(Refused(Code.BROKER_NOT_AVAILABLE, text)))
             return None
         now = time.monotonic()
-        asked = Asked(request, answer, done, now, seconds)
-        self.channel(broker.address, lane).ask(asked, now)
-        return asked
+        call = PendingCall(request, answer, done, now, seconds)
+        self.channel(broker.address, lane).ask(call, now)
+        return call
 
     def tell(
         self, node: BrokerId, request: Message, done: Callable[[Refused | None], None], *, lane: str = ""
-    ) -> Asked | None:
+    ) -> PendingCall | None:
         """Send what brokers do not answer (acks=0); `done` gets None when the system has taken all of it."""
         return self.ask(node, request, None, done, lane=lane)  # type: ignore[arg-type,type-var]
 

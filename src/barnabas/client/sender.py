@@ -14,7 +14,7 @@ from threading import Condition, RLock
 
 from barnabas.client.accumulator import Accumulator
 from barnabas.client.batches import Batch, section_of, wait_for
-from barnabas.client.channel import Asked
+from barnabas.client.channel import PendingCall
 from barnabas.client.failures import RETRIABLE, STALE, Closed, Unreachable, check, refusal
 from barnabas.client.guarded import guarded
 from barnabas.client.metadata import Snapshot
@@ -38,11 +38,11 @@ _NO_TIMER = Timer(float("inf"), lambda: None)
 class Flight:
     """A request on its way, from `drain` to its outcome."""
 
-    __slots__ = ("asked", "request")
+    __slots__ = ("call", "request")
 
     def __init__(self, request: Request) -> None:
         self.request = request
-        self.asked: Asked | None = None
+        self.call: PendingCall | None = None
         """What the network was asked; None where it was not, or said no at once: then nothing is sent."""
 
 
@@ -156,14 +156,14 @@ class Sender:
             self._network.later(0.0, partial(done, unwritten))
             return
         if self._acks:
-            flight.asked = self._network.ask(node, message, ProduceResponse, done)
+            flight.call = self._network.ask(node, message, ProduceResponse, done)
         else:
-            flight.asked = self._network.tell(node, message, done)
+            flight.call = self._network.tell(node, message, done)
 
     def _recall(self, flights: Iterable[Flight]) -> None:
         """With the lock: take back what is not sent yet, so that what is given up of it never will be."""
         for flight in flights:
-            if flight.asked is None or flight.asked.recall():
+            if flight.call is None or flight.call.recall():
                 self._flying.discard(flight)
                 self._flights[flight.request.node] -= 1
                 for wire in flight.request.batches:
@@ -217,7 +217,7 @@ class Sender:
     def _take_in(self, flight: Flight, answer: ProduceResponse | Refused | None, now: float) -> bool:
         """Tell the accumulator what became of a request; true where fresh metadata may help."""
         request = flight.request
-        was_sent = flight.asked is not None and flight.asked.was_sent
+        was_sent = flight.call is not None and flight.call.was_sent
         if isinstance(answer, ProduceResponse):
             return self._settle(request, answer, now)
         for wire in request.batches:
