@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from barnabas.broker.flusher import Flusher
+from barnabas.broker.leader import Leader
 from barnabas.broker.partition import Partition
 from barnabas.disk import SyncFailed
 from barnabas.errors import Refused
@@ -19,7 +20,7 @@ def test_who_comes_just_as_a_flush_is_done_gets_the_next_one() -> None:
     async def come_at_each_turn() -> None:
         flusher = Flusher(lambda partition, error: True)
         log = open_log()
-        partition = Partition(TopicPartition("t", 0), log, LeaderEpoch(0), flusher.want)
+        partition = Leader(TopicPartition("t", 0), log, LeaderEpoch(0), flusher.want)
         append(log, b"first")
         first = asyncio.create_task(flusher.flush(partition, log.end))
         await asyncio.sleep(0)
@@ -36,7 +37,7 @@ def test_who_comes_just_as_a_flush_is_done_gets_the_next_one() -> None:
     asyncio.run(come_at_each_turn())
 
 
-def flushed_each_time(disk: SimulatedDisk) -> tuple[Partition, Flusher, asyncio.Queue[Exception]]:
+def flushed_each_time(disk: SimulatedDisk) -> tuple[Leader, Flusher, asyncio.Queue[Exception]]:
     """A partition with flush.messages=1, what flushes it, and the failures that it tells of."""
     told: asyncio.Queue[Exception] = asyncio.Queue()
 
@@ -46,7 +47,7 @@ def flushed_each_time(disk: SimulatedDisk) -> tuple[Partition, Flusher, asyncio.
 
     flusher = Flusher(failed)
     log = open_log(replace(SMALL, flush_messages=1), disk)
-    return Partition(TopicPartition("t", 0), log, LeaderEpoch(0), flusher.want), flusher, told
+    return Leader(TopicPartition("t", 0), log, LeaderEpoch(0), flusher.want), flusher, told
 
 
 def test_a_flush_that_fails_is_told_of_whether_anybody_waits_or_not() -> None:

@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
+from barnabas.broker.leader import Leader
 from barnabas.broker.log_starts import LogStarts
-from barnabas.broker.partition import Partition
 from barnabas.clock import SystemClock
 from barnabas.config import TopicConfig
 from barnabas.errors import Code, Refused
@@ -41,7 +41,7 @@ class SlowDisk(SimulatedDisk):
         return self.history.count(("rename", FILE + ".tmp"))
 
 
-def _partitions(disk: SimulatedDisk, count: int) -> tuple[Directories, list[Partition]]:
+def _partitions(disk: SimulatedDisk, count: int) -> tuple[Directories, list[Leader]]:
     directories = Directories.open(disk, ["data"], node_id=BrokerId(1), clock=SystemClock())
     partitions = []
     for number in range(count):
@@ -49,7 +49,7 @@ def _partitions(disk: SimulatedDisk, count: int) -> tuple[Directories, list[Part
         log = directories.create(tp, TopicConfig(), UUID(int=1), new=True)
         for _ in range(5):
             append(log, b"x")
-        partitions.append(Partition(tp, log, LeaderEpoch(0), lambda partition: None))
+        partitions.append(Leader(tp, log, LeaderEpoch(0), lambda partition: None))
     return directories, partitions
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from barnabas.broker.flusher import Flusher
+from barnabas.broker.leader import Leader
 from barnabas.broker.partition import Partition
 from barnabas.disk import passes
 from barnabas.errors import Refused
@@ -71,7 +72,7 @@ class Life:
         self._config = replace(SMALL, flush_messages=flush_messages)
         log = Log.open(disk, FOLDER, self._config, now=NOW)
         self._flusher = Flusher(self._failed)
-        self._partition = Partition(TopicPartition("topic", 0), log, LeaderEpoch(0), self._flusher.want)
+        self._partition = Leader(TopicPartition("topic", 0), log, LeaderEpoch(0), self._flusher.want)
         self._partition.watch(self)
 
     def live(self) -> None:
@@ -233,13 +234,13 @@ def test_an_fsync_that_fails_takes_nothing_that_was_seen_or_acknowledged(
 
 
 def test_a_high_watermark_that_moves_with_the_append_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def advance(self: Partition) -> None:
+    def advance(self: Leader) -> None:
         self.high_watermark = self.log.end
         self.wake()
         if self.must_flush:
             self._want_flush(self)
 
-    monkeypatch.setattr(Partition, "_advance", advance)
+    monkeypatch.setattr(Leader, "_advance", advance)
     with pytest.raises(AssertionError, match=r"more is gone|written anew"):
         _hold_against_cuts(0, 1)
 

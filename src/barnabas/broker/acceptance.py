@@ -9,7 +9,7 @@ Always holds: a refused batch has left no trace, and no batch is acknowledged be
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.partition import Partition
+from barnabas.broker.leader import Leader
 from barnabas.cluster.controller import INTERNAL_TOPICS
 from barnabas.errors import Code, Refused
 from barnabas.log.log import Appended
@@ -25,11 +25,11 @@ ZSTD_SINCE = 7
 
 def accept(
     broker: "Broker", topic: str, index: int, records: memoryview | None, *, version: int, now: Millis
-) -> tuple[Partition, Appended]:
+) -> tuple[Leader, Appended]:
     """Append a batch that came in a Produce of this version; raises Refused."""
     if topic in INTERNAL_TOPICS:
         raise Refused(Code.INVALID_TOPIC_EXCEPTION, "Only the broker writes to its own topics.")
-    partition = broker.replicas.get(topic, index)
+    partition = broker.replicas.leader(topic, index)
     if records is None:
         raise Refused(Code.INVALID_RECORD, "there is no record batch for the partition")
     if version < ZSTD_SINCE:
@@ -37,12 +37,12 @@ def accept(
     return partition, partition.append(records, now)
 
 
-def is_stored(partition: Partition, appended: Appended) -> bool:
+def is_stored(partition: Leader, appended: Appended) -> bool:
     """Whether the producer may be told of its batch: what is below the high watermark counts."""
     return appended.last < partition.high_watermark
 
 
-async def stored(broker: "Broker", partition: Partition, appended: Appended) -> None:
+async def stored(broker: "Broker", partition: Leader, appended: Appended) -> None:
     """Come back when the batch `is_stored`; raises Refused when it cannot be."""
     try:
         await broker.flusher.flush(partition, Offset(appended.last + 1))

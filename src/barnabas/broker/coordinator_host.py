@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from barnabas.broker.leader import Leader
 from barnabas.broker.partition import Partition
 from barnabas.coordinator.coordinator import GroupCoordinator
 from barnabas.coordinator.effects import NEVER, Context, Effects, TopicChanges, TopicFacts
@@ -119,7 +120,7 @@ class Damage:
 class CoordinatorHost:
     """Mutable: a coordinator at work."""
 
-    def __init__(self, broker: "Broker", partition: Partition, topics: Mapping[str, TopicFacts]) -> None:
+    def __init__(self, broker: "Broker", partition: Leader, topics: Mapping[str, TopicFacts]) -> None:
         self.partition = partition
         self.coordinator = GroupCoordinator(broker.config, topics)
         self.is_loaded = False

@@ -157,7 +157,7 @@ class Groups:
         for index, host in list(self._hosts.items()):
             if (
                 index not in self._mine
-                or self._broker.replicas.find(OFFSETS_TOPIC, index) is not host.partition
+                or self._broker.replicas.find_leader(OFFSETS_TOPIC, index) is not host.partition
             ):
                 del self._hosts[index]
                 host.close()
@@ -173,7 +173,7 @@ class Groups:
 
         taken = []
         for index in self._mine:
-            partition = self._broker.replicas.find(OFFSETS_TOPIC, index)
+            partition = self._broker.replicas.find_leader(OFFSETS_TOPIC, index)
             if partition is not None and index not in self._hosts:
                 host = self._hosts[index] = CoordinatorHost(self._broker, partition, self._facts)
                 taken.append(host)

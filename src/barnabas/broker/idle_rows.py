@@ -9,7 +9,7 @@ only, and counts for as long as both are the partition's own and no transaction 
 
 from typing import NamedTuple
 
-from barnabas.broker.partition import Partition
+from barnabas.broker.leader import Leader
 from barnabas.wire.messages.fetch import FetchPartition, FetchPartitionResponse
 
 _SPARE = 1024
@@ -32,7 +32,7 @@ class IdleRows:
         self._rows: dict[tuple[str, int], IdleRow] = {}
         self.get = self._rows.get
 
-    def find(self, topic: str, partition: Partition, wanted: FetchPartition) -> FetchPartitionResponse | None:
+    def find(self, topic: str, partition: Leader, wanted: FetchPartition) -> FetchPartitionResponse | None:
         """The row for a reader at the partition's end; None where the partition must be read."""
         idle = self._rows.get((topic, wanted.partition))
         if (

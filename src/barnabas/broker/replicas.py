@@ -8,12 +8,15 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 
+from barnabas.broker.follower import Follower
+from barnabas.broker.leader import Leader
 from barnabas.broker.partition import Partition
-from barnabas.cluster.image import ClusterImage, TopicImage
+from barnabas.cluster.image import ClusterImage, PartitionImage, TopicImage
 from barnabas.config import BrokerConfig, TopicConfig, topic_config
 from barnabas.disk import passes
 from barnabas.errors import Code, Refused
 from barnabas.log.directories import Directories
+from barnabas.log.log import Log
 from barnabas.types import BrokerId, Offset, TopicPartition
 
 TURN = 32
@@ -37,8 +40,9 @@ class Replicas:
         self._broker_id = broker_id
         self._directories = directories
         self._partitions: dict[tuple[str, int], Partition] = {}
-        self.lookup = self._partitions.get
-        """The same as `find`, without the call: for those who look up a thousand."""
+        self._leaders: dict[tuple[str, int], Leader] = {}
+        self.lookup_leader = self._leaders.get
+        """`find_leader` by a pair, without the call: for a fetch of a thousand."""
         self.incomplete: set[str] = set()
         """Topics of which a partition could not be made or flushed for now: to `follow` again may help."""
         self._image: ClusterImage | None = None
@@ -51,13 +55,18 @@ class Replicas:
         return len(self._partitions)
 
     def find(self, topic: str, index: int) -> Partition | None:
+        """The partition in whichever role; None where it is not here."""
         return self._partitions.get((topic, index))
 
-    def get(self, topic: str, index: int) -> Partition:
-        """The partition, or the refusal that says why it is not here."""
-        partition = self._partitions.get((topic, index))
-        if partition is not None:
-            return partition
+    def find_leader(self, topic: str, index: int) -> Leader | None:
+        """The partition, if this broker leads it."""
+        return self._leaders.get((topic, index))
+
+    def leader(self, topic: str, index: int) -> Leader:
+        """The partition that this broker leads, or the refusal that says why it does not."""
+        leader = self._leaders.get((topic, index))
+        if leader is not None:
+            return leader
         expected = self._image.partition(TopicPartition(topic, index)) if self._image else None
         if expected is None:
             raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
@@ -113,8 +122,8 @@ class Replicas:
 
     def hold(self) -> None:
         """Take no records until `follow` brings the epochs that they are to be of."""
-        for partition in self._partitions.values():
-            partition.is_held = True
+        for leader in self._leaders.values():
+            leader.is_held = True
 
     def high_watermarks(self) -> dict[TopicPartition, Offset]:
         return {partition.tp: partition.high_watermark for partition in self}
@@ -123,20 +132,18 @@ class Replicas:
         """Let go of partitions whose directory has failed, and tell those who wait for them."""
         for key, partition in list(self._partitions.items()):
             if self._directories.find(partition.tp) is None:
-                del self._partitions[key]
-                partition.wake()
+                self._drop(key)
 
     def _take(self, topic: TopicImage, index: int, config: TopicConfig) -> None:
         wanted = topic.partitions[index]
         if self._broker_id not in wanted.replicas:
             return
-        present = self._partitions.get((topic.name, index))
-        if present is not None:
-            present.epoch = wanted.leader_epoch
-            present.is_held = False
-            present.configure(config)
-            return
         tp = TopicPartition(topic.name, index)
+        present = self._partitions.get(tp)
+        if present is not None:
+            present.configure(config)
+            self._assign(tp, present.log, wanted)
+            return
         try:
             opened = self._directories.find(tp) or self._directories.create(
                 tp, config, topic.id, new=self._new
@@ -155,13 +162,42 @@ class Replicas:
             if not self._directories.failed(tp, refused):
                 self.incomplete.add(topic.name)
             return
-        self._partitions[topic.name, index] = Partition(tp, opened, wanted.leader_epoch, self._want_flush)
+        self._assign(tp, opened, wanted)
+
+    def _assign(self, tp: TopicPartition, opened: Log, wanted: PartitionImage) -> None:
+        """Give a partition the role and the epoch that the image wants. Whatever waits for another role is woken."""
+        present = self._partitions.get(tp)
+        leads = wanted.leader == self._broker_id
+        if leads and isinstance(present, Leader):
+            present.epoch = wanted.leader_epoch
+            present.is_held = False
+            return
+        if not leads and isinstance(present, Follower):
+            present.epoch = wanted.leader_epoch
+            return
+        if leads:
+            self._partitions[tp] = self._leaders[tp] = Leader(
+                tp, opened, wanted.leader_epoch, self._want_flush
+            )
+        else:
+            self._leaders.pop(tp, None)
+            seen = opened.start if present is None else present.high_watermark
+            self._partitions[tp] = Follower(tp, opened, wanted.leader_epoch, seen, self._want_flush)
+        if present is not None:
+            present.wake()
+
+    def _drop(self, key: tuple[str, int]) -> Partition | None:
+        """Let go of a partition, and wake whatever waits for it."""
+        self._leaders.pop(key, None)
+        partition = self._partitions.pop(key, None)
+        if partition is not None:
+            partition.wake()
+        return partition
 
     async def _remove(self, topic: TopicImage) -> None:
         for index in range(len(topic.partitions)):
-            partition = self._partitions.pop((topic.name, index), None)
+            partition = self._drop((topic.name, index))
             if partition is not None:
                 self._directories.delete(partition.tp)
-                partition.wake()
             if index % TURN == TURN - 1:
                 await asyncio.sleep(0)

@@ -6,7 +6,7 @@ Where it starts is on the disk before the answer: after kill -9 what was deleted
 from typing import TYPE_CHECKING
 
 from barnabas.broker.connection import Connection
-from barnabas.broker.partition import Partition
+from barnabas.broker.leader import Leader
 from barnabas.broker.router import handles
 from barnabas.errors import Code, Refused
 from barnabas.types import Offset
@@ -27,13 +27,13 @@ async def delete_records(
     broker: "Broker", request: DeleteRecordsRequest, peer: Connection
 ) -> DeleteRecordsResponse:
     topics = []
-    deleted: list[tuple[Partition, DeleteRecordsPartitionResult]] = []
+    deleted: list[tuple[Leader, DeleteRecordsPartitionResult]] = []
     for topic in request.topics:
         rows = []
         for wanted in topic.partitions:
             row = DeleteRecordsPartitionResult(wanted.partition_index, -1)
             try:
-                partition = broker.replicas.get(topic.name, wanted.partition_index)
+                partition = broker.replicas.leader(topic.name, wanted.partition_index)
                 if "delete" not in partition.log.config.cleanup_policy:
                     raise Refused(Code.POLICY_VIOLATION)
                 row.low_watermark = partition.delete_records(Offset(wanted.offset))
@@ -45,7 +45,7 @@ async def delete_records(
     for partition, row in deleted:
         try:
             await broker.log_starts.write(partition)
-            broker.replicas.get(*partition.tp)  # it may have gone meanwhile
+            broker.replicas.leader(*partition.tp)  # it may have gone meanwhile
         except Refused as refused:
             row.low_watermark = -1
             _refuse(broker, row, refused, partition.tp.topic)

@@ -28,7 +28,7 @@ def offset_for_leader_epoch(
         for wanted in topic.partitions:
             row = EpochEndOffset(partition=wanted.partition)
             try:
-                partition = broker.replicas.get(topic.topic, wanted.partition)
+                partition = broker.replicas.leader(topic.topic, wanted.partition)
                 partition.check_epoch(wanted.current_leader_epoch)
                 row.leader_epoch, row.end_offset = partition.end_of_epoch(LeaderEpoch(wanted.leader_epoch))
             except Refused as refused:

@@ -9,6 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, TypeAlias
 
 from barnabas.broker.connection import FLAT, Connection
+from barnabas.broker.leader import Leader
 from barnabas.broker.partition import Partition
 from barnabas.broker.promise import Promise
 from barnabas.broker.router import handles
@@ -71,7 +72,7 @@ class Reading:
 
     def __init__(self, broker: "Broker", request: FetchRequest, *, knows_zstd: bool) -> None:
         self._broker = broker
-        self._find = broker.replicas.find
+        self._find = broker.replicas.find_leader
         self._committed = request.isolation_level == READ_COMMITTED
         self._left = min(request.max_bytes, broker.config.fetch_max_bytes)
         self._min_bytes = request.min_bytes
@@ -93,7 +94,7 @@ class Reading:
             if idle is not None:
                 return idle
         try:
-            row = self.read(partition or self._broker.replicas.get(topic, wanted.partition), wanted)
+            row = self.read(partition or self._broker.replicas.leader(topic, wanted.partition), wanted)
         except Refused as refused:
             self.failed = True
             self._broker.note_refusal("Fetch", refused, topic, wanted.partition)
@@ -102,7 +103,7 @@ class Reading:
             self._broker.idle_rows.keep(topic, row, len(self._broker.replicas))
         return row
 
-    def read(self, partition: Partition, wanted: FetchPartition) -> FetchPartitionResponse:
+    def read(self, partition: Leader, wanted: FetchPartition) -> FetchPartitionResponse:
         """One partition's part, looked for in its log; raises Refused."""
         row = self._read(partition, wanted)
         if row.records:
@@ -114,7 +115,7 @@ class Reading:
         if row.records:
             self._count(-len(row.records))
 
-    def newest(self, partition: Partition, wanted: FetchPartition) -> bytes | None:
+    def newest(self, partition: Leader, wanted: FetchPartition) -> bytes | None:
         """All there is to say to a reader that waits for the batch which was just appended; None where it is more."""
         if wanted.last_fetched_epoch >= 0:
             return None
@@ -129,12 +130,12 @@ class Reading:
         self.found += size
         self._left -= size
 
-    def _check(self, partition: Partition, wanted: FetchPartition) -> None:
+    def _check(self, partition: Leader, wanted: FetchPartition) -> None:
         partition.check_epoch(wanted.current_leader_epoch)
         if not self._knows_zstd and partition.log.config.compression_type == "zstd":
             raise Refused(Code.UNSUPPORTED_COMPRESSION_TYPE)
 
-    def _read(self, partition: Partition, wanted: FetchPartition) -> FetchPartitionResponse:
+    def _read(self, partition: Leader, wanted: FetchPartition) -> FetchPartitionResponse:
         self._check(partition, wanted)
         row = FetchPartitionResponse(
             wanted.partition,
@@ -162,7 +163,7 @@ class Reading:
         return row
 
 
-def _refused(partition: Partition | None, wanted: FetchPartition, refused: Refused) -> FetchPartitionResponse:
+def _refused(partition: Leader | None, wanted: FetchPartition, refused: Refused) -> FetchPartitionResponse:
     row = FetchPartitionResponse(wanted.partition, refused.code, -1, records=NOTHING)
     if partition is not None and refused.code is Code.OFFSET_OUT_OF_RANGE:
         row.high_watermark = partition.high_watermark
@@ -190,7 +191,7 @@ class ParkedFetch:
         self._reading = reading
         self._woken: list[Partition] = []
         self._places: dict[Partition, tuple[FetchTopicResponse, int, FetchPartition]] = {}
-        find = broker.replicas.find
+        find = broker.replicas.find_leader
         for topic, answered in zip(request.topics, reading.response.responses, strict=True):
             for number, wanted in enumerate(topic.partitions):
                 partition = find(topic.topic, wanted.partition)

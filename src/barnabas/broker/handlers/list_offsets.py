@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from barnabas.broker.connection import Connection
-from barnabas.broker.partition import Partition
+from barnabas.broker.leader import Leader
 from barnabas.broker.router import handles
 from barnabas.errors import Code, Refused
 from barnabas.types import NO_OFFSET, NO_TIMESTAMP, Millis, Offset
@@ -31,7 +31,7 @@ def list_offsets(broker: "Broker", request: ListOffsetsRequest, peer: Connection
         for wanted in topic.partitions:
             row = ListOffsetsPartitionResponse(wanted.partition_index)
             try:
-                partition = broker.replicas.get(topic.name, wanted.partition_index)
+                partition = broker.replicas.leader(topic.name, wanted.partition_index)
                 partition.check_epoch(wanted.current_leader_epoch)
                 row.timestamp, row.offset = _find(partition, wanted.timestamp, committed)
                 if row.offset >= 0:
@@ -44,7 +44,7 @@ def list_offsets(broker: "Broker", request: ListOffsetsRequest, peer: Connection
     return ListOffsetsResponse(topics=topics)
 
 
-def _find(partition: Partition, timestamp: int, committed: bool) -> tuple[Millis, Offset]:
+def _find(partition: Leader, timestamp: int, committed: bool) -> tuple[Millis, Offset]:
     below = partition.visible_below(committed=committed)
     nothing = (NO_TIMESTAMP, NO_OFFSET)
     match timestamp:

@@ -91,7 +91,7 @@ async def _created(broker: "Broker", name: str) -> TopicImage:
 def _described(broker: "Broker", topic: TopicImage) -> MetadataResponseTopic:
     rows = []
     for index, partition in enumerate(topic.partitions):
-        lost = partition.leader == broker.id and broker.replicas.find(topic.name, index) is None
+        lost = partition.leader == broker.id and broker.replicas.find_leader(topic.name, index) is None
         rows.append(
             MetadataResponsePartition(
                 Code.LEADER_NOT_AVAILABLE if lost else Code.NONE,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.acceptance import accept, is_stored, stored
 from barnabas.broker.connection import Connection
-from barnabas.broker.partition import Partition
+from barnabas.broker.leader import Leader
 from barnabas.broker.router import handles
 from barnabas.errors import Code, Refused
 from barnabas.log.log import Appended
@@ -80,7 +80,7 @@ def produce(
 async def _when_stored(
     broker: "Broker",
     response: ProduceResponse,
-    waiting: list[tuple[Partition, Appended, ProducePartitionResponse]],
+    waiting: list[tuple[Leader, Appended, ProducePartitionResponse]],
 ) -> ProduceResponse:
     """Answer only when every batch counts as stored."""
     for partition, appended, row in waiting:

@@ -40,7 +40,7 @@ def describe_producers(
         for index in topic.partition_indexes:
             row = DescribeProducersPartitionResponse(index)
             try:
-                producers = broker.replicas.get(topic.name, index).log.producers
+                producers = broker.replicas.leader(topic.name, index).log.producers
                 row.active_producers = [
                     ActiveProducer(
                         producer_id,

@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from barnabas.broker.handlers.fetch import ZSTD_SINCE, ParkedFetch, Reading
-from barnabas.broker.partition import Partition
+from barnabas.broker.leader import Leader
 from barnabas.broker.router import Later
 from barnabas.broker.shortcuts import Attempt, shortcut
 from barnabas.broker.shortcuts.fetch_template import FetchTemplate, fetch_template
@@ -124,7 +124,7 @@ class RepeatedFetch:
         started = perf_counter()
         self.patience = _PATIENCE
         broker, request, wanted = self._broker, self._request, self._wanted
-        partition = broker.replicas.find(self._topic, self._index)
+        partition = broker.replicas.find_leader(self._topic, self._index)
         if partition is None:
             return None
         (wanted.fetch_offset,) = _OFFSET.unpack_from(frame, at)
@@ -157,7 +157,7 @@ class WaitingFetch(ParkedFetch):
         broker: "Broker",
         request: FetchRequest,
         reading: Reading,
-        partition: Partition,
+        partition: Leader,
         template: FetchTemplate,
         correlation_id: int,
     ) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.broker.acceptance import accept, is_stored, stored
 from barnabas.broker.handlers.produce import refused_row
-from barnabas.broker.partition import Partition
+from barnabas.broker.leader import Leader
 from barnabas.broker.router import Later
 from barnabas.broker.shortcuts import Attempt, shortcut
 from barnabas.errors import Refused
@@ -71,7 +71,7 @@ class Envelope(NamedTuple):
     request: ProduceRequest
     """The same without records: for an error that nobody foresaw."""
 
-    def answer(self, correlation_id: int, partition: Partition, appended: Appended) -> list[Chunk]:
+    def answer(self, correlation_id: int, partition: Leader, appended: Appended) -> list[Chunk]:
         """That the batch is stored."""
         first, _, append_time, _ = appended
         _, _, pack, length, middle, end, _ = self
@@ -186,7 +186,7 @@ class RepeatedProduce:
         return answer
 
     async def _when_stored(
-        self, envelope: Envelope, correlation_id: int, partition: Partition, appended: Appended
+        self, envelope: Envelope, correlation_id: int, partition: Leader, appended: Appended
     ) -> list[Chunk]:
         try:
             await stored(self._broker, partition, appended)

@@ -121,7 +121,7 @@ class WideFetches:
         self, reading: Reading, topic: str, rows: memoryview, chunks: list[Chunk], out: bytearray
     ) -> bytearray:
         """Write the answer for each row of a topic; where records come, what is written so far becomes a chunk."""
-        find = self._broker.replicas.lookup
+        find = self._broker.replicas.lookup_leader
         idle_rows = self._broker.idle_rows
         kept = idle_rows.get
         # Hot: 0.2 us for a partition of which all is read.
