@@ -69,13 +69,13 @@ def test_damage_costs_what_is_damaged_and_one_line_of_the_log(
     assert len(batches) == 5
     damage(tmp_path, batches[at][0] + place, replacement)
     with (
-        caplog.at_level(logging.ERROR, "barnabas.groups"),
+        caplog.at_level(logging.ERROR, "barnabas.coordinators"),
         Broker(SETTINGS, data=tmp_path) as broker,
         connect(broker) as connection,
     ):
         assert offsets(connection) == [number if number != at else -1 for number in range(len(GROUPS))]
         assert commit(connection, GROUPS[at], "t", 70) == Code.NONE
-    lines = [record.getMessage() for record in caplog.records if record.name == "barnabas.groups"]
+    lines = [record.getMessage() for record in caplog.records if record.name == "barnabas.coordinators"]
     assert len(lines) == 1
     assert "__consumer_offsets-0 is damaged: 1 place of" in lines[0]
 

@@ -8,7 +8,9 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
+from typing import Any
 
+from barnabas.broker.coordinators import Coordinators
 from barnabas.broker.flusher import Flusher
 from barnabas.broker.groups import Groups
 from barnabas.broker.housekeeping import Housekeeping
@@ -85,6 +87,8 @@ class Broker:
             raise self.directories.none_left()
         self.metadata = Metadata(self._store, self._follow, on_failure=self._halt, owed=owed)
         self.groups = Groups(self)
+        self.coordinators: list[Coordinators[Any]] = [self.groups]
+        """All that this broker coordinates, by kind."""
         self.directories.on_offline = self._without_directory
         if self.config.metrics_listen:
             from barnabas.broker.exposition import serve
@@ -92,7 +96,8 @@ class Broker:
             self._stop_metrics = serve(self, self.config.metrics_listen)
         self._housekeeping = Housekeeping(self)
         self._housekeeping.start()
-        self.groups.start()
+        for each in self.coordinators:
+            each.start()
 
     def _open_store(self) -> Store:
         home = self.config.log_dirs[0]
@@ -134,7 +139,8 @@ class Broker:
             self._stop_metrics()
         await self.metadata.finish()
         await self._housekeeping.stop()
-        await self.groups.stop()
+        for each in self.coordinators:
+            await each.stop()
         await self.flusher.stop()
         await asyncio.get_running_loop().run_in_executor(
             None, self.directories.close, self.replicas.high_watermarks()
@@ -169,7 +175,8 @@ class Broker:
     def _without_directory(self) -> None:
         """A directory has failed, whoever found out: serve nothing of it any more, and halt without any."""
         self.replicas.drop_offline()
-        self.groups.drop_strangers()
+        for each in self.coordinators:
+            each.drop_strangers()
         if not self.directories.online():
             self._halt(self.directories.none_left())
 
@@ -184,7 +191,8 @@ class Broker:
             self.server.config = self.config
             self.replicas.reconfigure(self.config)
         await self.replicas.follow(image)
-        self.groups.follow(image)
+        for each in self.coordinators:
+            each.follow(image)
 
     def _listener(self, setting: str, text: str) -> Listener:
         return clients_listener(text, setting, self.config.controller_listener_names)

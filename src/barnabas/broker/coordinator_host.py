@@ -1,4 +1,5 @@
-"""Hosts one group coordinator over its partition: the hands of a machine that only thinks. Owned by `groups`.
+"""Hosts one coordinator over its partition, in one leader epoch: the hands of a machine that only thinks. Owned by
+`coordinators`, and the same for whatever is coordinated.
 
 Always holds: records are applied in the order of the log, right after they are in it; an answer leaves when all
 that was in the log when it was given is below the high watermark: nobody is told of what could still be lost.
@@ -8,13 +9,12 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from barnabas.broker.leader import Leader
 from barnabas.broker.partition import Partition
-from barnabas.coordinator.coordinator import GroupCoordinator
-from barnabas.coordinator.effects import NEVER, Context, Effects, TopicChanges, TopicFacts
-from barnabas.coordinator.records import Record, decode, encode
+from barnabas.coordinator.effects import NEVER, Context, TopicChanges, TopicFacts
+from barnabas.coordinator.machine import Factory, Machine, Wanted
 from barnabas.errors import Code, Refused, counted
 from barnabas.log.salvage import Salvaged
 from barnabas.types import Millis, Offset
@@ -45,7 +45,9 @@ _FROM_APPEND = {
     Code.RECORD_LIST_TOO_LARGE: Code.UNKNOWN_SERVER_ERROR,
 }
 
-log = logging.getLogger("barnabas.groups")
+log = logging.getLogger("barnabas.coordinators")
+
+M = TypeVar("M", bound=Machine)
 
 Replies: TypeAlias = list[tuple["Waiting", Any]]
 
@@ -117,12 +119,21 @@ class Damage:
         return " and ".join(parts) + " cannot be read"
 
 
-class CoordinatorHost:
+class CoordinatorHost(Generic[M]):
     """Mutable: a coordinator at work."""
 
-    def __init__(self, broker: "Broker", partition: Leader, topics: Mapping[str, TopicFacts]) -> None:
+    def __init__(
+        self,
+        broker: "Broker",
+        partition: Leader,
+        factory: Factory[M],
+        topics: Mapping[str, TopicFacts],
+    ) -> None:
         self.partition = partition
-        self.coordinator = GroupCoordinator(broker.config, topics)
+        self.epoch = partition.epoch
+        self.coordinator = factory.make(broker.config, topics)
+        self._factory = factory
+        self._find_leader = broker.replicas.find_leader
         self.is_loaded = False
         self._topics = self._topics_at_first = topics
         self.replayed = 0
@@ -152,7 +163,7 @@ class CoordinatorHost:
             self._arm(now)
 
     def close(self) -> None:
-        """Another broker has the groups now, or nobody: who waits must ask anew."""
+        """Another host has the partition now, here or elsewhere, or none: those who wait must ask anew."""
         self._is_closed = True
         self._disarm()
         self.partition.unwatch(self)
@@ -171,7 +182,7 @@ class CoordinatorHost:
         Damage costs what is damaged, and one line of the log. Raises Refused where the disk cannot be read at all for
         the moment: then this may be called again, and begins anew.
         """
-        self.coordinator = GroupCoordinator(self._broker.config, self._topics_at_first)
+        self.coordinator = self._factory.make(self._broker.config, self._topics_at_first)
         self.replayed = 0
         damage = Damage()
         try:
@@ -184,7 +195,9 @@ class CoordinatorHost:
         except OSError as error:
             raise Refused(Code.KAFKA_STORAGE_ERROR, f"{self.partition.tp} cannot be read: {error}") from error
         if damage:
-            log.error("%s is damaged: %s. Its groups are loaded from the rest.", self.partition.tp, damage)
+            log.error(
+                "%s is damaged: %s. Its coordinator is loaded from the rest.", self.partition.tp, damage
+            )
         self.loaded()
 
     def _replay(self, piece: Salvaged, damage: "Damage") -> None:
@@ -198,7 +211,7 @@ class CoordinatorHost:
                 continue
             for each in stored:
                 try:
-                    record = decode(each.key or b"", each.value)
+                    record = self._factory.decode(each.key or b"", each.value)
                 except Malformed as malformed:
                     damage.broken(Offset(each.offset), malformed)
                     continue
@@ -217,13 +230,13 @@ class CoordinatorHost:
 
     # Effects
 
-    def _carry_out(self, effects: Effects, now: Millis) -> bool:
+    def _carry_out(self, effects: Wanted, now: Millis) -> bool:
         """Append, apply, answer. False where the log has refused."""
         if effects.records:
             try:
                 self._append(effects.records, now)
             except Refused as refused:
-                self._broker.note_refusal("Groups", refused, *self.partition.tp)
+                self._broker.note_refusal("Coordinators", refused, *self.partition.tp)
                 code = append_code(refused.code)
                 for waiting, _ in effects.replies:
                     waiting.give(Refused(code))
@@ -234,13 +247,21 @@ class CoordinatorHost:
             self._answer_when_safe(effects.replies)
         return True
 
-    def _append(self, records: list[Record], now: Millis) -> None:
+    def _append(self, records: list[Any], now: Millis) -> None:
+        if not self._still_leads():
+            raise Refused(Code.NOT_LEADER_OR_FOLLOWER)
         try:
-            keys, values = zip(*map(encode, records), strict=True)
+            keys, values = zip(*map(self._factory.encode, records), strict=True)
         except Malformed as malformed:
             raise Refused(Code.INVALID_REQUEST, f"the log cannot hold it: {malformed}") from malformed
         body = encode_flat(values, keys, timestamps=[now] * len(values))
         self.partition.append_own(body, len(values), now)
+
+    def _still_leads(self) -> bool:
+        """Whether this is the epoch we belong to: another host, here or elsewhere, reads the partition in the next one,
+        and must not find in it what it did not decide. `close` comes a few steps after the change."""
+        partition = self.partition
+        return partition.epoch == self.epoch and self._find_leader(*partition.tp) is partition
 
     def _answer_when_safe(self, replies: Replies) -> None:
         partition = self.partition

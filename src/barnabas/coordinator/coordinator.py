@@ -29,6 +29,8 @@ from barnabas.coordinator.records import (
     OffsetCommitKey,
     OffsetCommitValue,
     Record,
+    decode,
+    encode,
 )
 from barnabas.coordinator.timetable import Timetable
 from barnabas.errors import Code, Refused
@@ -61,6 +63,8 @@ from barnabas.wire.messages.offsets import (
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
+
+__all__ = ["EXPIRY_BATCH", "GroupCoordinator", "decode", "encode", "make"]
 
 EXPIRY_BATCH = 1000
 """How many tombstones are written at once: one batch must not grow past what the log accepts."""
@@ -464,3 +468,6 @@ _HANDLERS: dict[type[Any], _Handler] = {
     ConsumerGroupHeartbeatRequest: GroupCoordinator._consumer_heartbeat,
     ConsumerGroupDescribeRequest: GroupCoordinator._consumer_describe,
 }
+
+make = GroupCoordinator
+"""With `encode` and `decode` all that a host needs of this module: see `machine.Factory`."""
