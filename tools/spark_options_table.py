@@ -10,7 +10,7 @@ def table() -> str:
     for option in OPTIONS:
         default = option.default or "none"
         rows.append(f"| `{option.name}` | {_uses(option.use)} | {default} | {option.doc} |")
-    for name, (use, _) in sorted(CLIENT_SETTINGS.items()):
+    for name, use in sorted(CLIENT_SETTINGS.items(), key=lambda row: row[0]):
         rows.append(
             f"| `kafka.{name}` | {_uses(use)} | the client's | Goes to our client as `{name.replace('.', '_')}`. |"
         )

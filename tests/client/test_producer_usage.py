@@ -232,8 +232,9 @@ def test_an_async_producer_lets_others_run_while_it_waits_for_room(
                 await asyncio.sleep(0)
 
         counting = asyncio.create_task(count())
-        settings = {"buffer_memory": 20_000, "batch_size": 1000}
-        async with AsyncProducer(bootstrap_servers=bootstrap, **settings) as producer:
+        async with AsyncProducer(
+            bootstrap_servers=bootstrap, buffer_memory=20_000, batch_size=1000
+        ) as producer:
             futures = [await producer.send(topic, bytes(900)) for _ in range(300)]
             for future in futures:
                 await future

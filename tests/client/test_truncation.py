@@ -5,6 +5,7 @@ import logging
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from tests.process import free_port
 from tests.segments import partition as folder_of
 
 HERE = TopicPartition("t", 0)
-FAST = {"fetch_max_wait_ms": 50, "retry_backoff_ms": 10, "heartbeat_interval_ms": 50}
+FAST: Any = {"fetch_max_wait_ms": 50, "retry_backoff_ms": 10, "heartbeat_interval_ms": 50}
 QUICK = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1}
 
 

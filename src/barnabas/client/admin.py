@@ -10,17 +10,19 @@ longer than `request_timeout_ms`.
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
+from typing import Unpack
 
 from barnabas.client import brokers, configs, groups, leaders, offset_resets, offsets, topics
 from barnabas.client.brokers import ClusterDescription, LogDir
 from barnabas.client.configs import Config, Resource
+from barnabas.client.declared import BOOTSTRAP_SERVERS, AdminSettings
 from barnabas.client.groups import GroupDescription, GroupListing
 from barnabas.client.leaders import ActiveProducer
 from barnabas.client.metadata import Topic
 from barnabas.client.offset_resets import MovedOffset, Target
 from barnabas.client.offsets import OffsetAt
 from barnabas.client.routing import Cluster
-from barnabas.client.settings import Long, PositiveInt, Unique, checked
+from barnabas.client.settings import Long, SettingsSignature, Unique, checked
 from barnabas.client.topics import CreatedTopic, NewTopic
 from barnabas.types import Offset, TopicPartition
 
@@ -29,20 +31,17 @@ from barnabas.types import Offset, TopicPartition
 class Admin(Unique):
     """A connection to a cluster for looking after it. Not for several threads at once."""
 
+    __signature__ = SettingsSignature()
+
     def __init__(
-        self,
-        bootstrap_servers: str | Iterable[str] = "localhost:9092",
-        *,
-        client_id: str = "barnabas-admin",
-        request_timeout_ms: PositiveInt = 30_000,
-        retry_backoff_ms: Long = 100,
+        self, bootstrap_servers: str | Iterable[str] = BOOTSTRAP_SERVERS, **settings: Unpack[AdminSettings]
     ) -> None:
-        self._timeout = request_timeout_ms / 1000
+        self._timeout = settings["request_timeout_ms"] / 1000
         self._cluster = Cluster(
             bootstrap_servers,
-            client_id=client_id,
-            request_timeout_ms=request_timeout_ms,
-            retry_backoff_ms=retry_backoff_ms,
+            client_id=settings["client_id"],
+            request_timeout_ms=settings["request_timeout_ms"],
+            retry_backoff_ms=settings["retry_backoff_ms"],
         )
 
     def close(self) -> None:

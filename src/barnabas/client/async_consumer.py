@@ -15,11 +15,12 @@ from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iter
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from barnabas.client.consumer import Consumer, ConsumerRecord
+from barnabas.client.declared import ConsumerSettings
 from barnabas.client.offsets import OffsetAt
-from barnabas.client.settings import Unique, sound
+from barnabas.client.settings import SettingsSignature, Unique, sound
 from barnabas.errors import BarnabasError
 from barnabas.types import Offset, TopicPartition
 
@@ -35,7 +36,9 @@ _PATIENCE_S = 1.0
 class AsyncConsumer(Unique):
     """Reads records, in one task. The settings are those of `Consumer`."""
 
-    def __init__(self, *topics: str, **settings: Any) -> None:
+    __signature__ = SettingsSignature()
+
+    def __init__(self, *topics: str, **settings: Unpack[ConsumerSettings]) -> None:
         self._topics = topics
         self._settings = settings
         self._core: Consumer | None = None

@@ -6,14 +6,16 @@ async with AsyncProducer(bootstrap_servers="localhost:9092") as producer:
 """
 
 import asyncio
+from collections.abc import Iterable
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack
 
 from barnabas.client.batches import Sent
+from barnabas.client.declared import BOOTSTRAP_SERVERS, ProducerSettings
 from barnabas.client.producer import Producer
 from barnabas.client.sent_table import SentTable
 from barnabas.client.serializers import GivenHeaders
-from barnabas.client.settings import Unique
+from barnabas.client.settings import SettingsSignature, Unique
 from barnabas.errors import BarnabasError
 from barnabas.types import TopicPartition
 
@@ -21,15 +23,20 @@ from barnabas.types import TopicPartition
 class AsyncProducer(Unique):
     """Takes the settings of Producer; starts with `async with`, or `await start()`."""
 
-    def __init__(self, bootstrap_servers: Any = "localhost:9092", **settings: Any) -> None:
-        self._settings = {"bootstrap_servers": bootstrap_servers, **settings}
+    __signature__ = SettingsSignature()
+
+    def __init__(
+        self, bootstrap_servers: str | Iterable[str] = BOOTSTRAP_SERVERS, **settings: Unpack[ProducerSettings]
+    ) -> None:
+        self._bootstrap = bootstrap_servers
+        self._settings = settings
         self._started: Producer | None = None
 
     async def start(self) -> None:
         """Connect. Raises where no broker answers. `async with` does it."""
         if self._started is not None:
             raise BarnabasError("This producer has been started.")
-        self._started = await asyncio.to_thread(lambda: Producer(**self._settings))
+        self._started = await asyncio.to_thread(lambda: Producer(self._bootstrap, **self._settings))
 
     @property
     def _producer(self) -> Producer:

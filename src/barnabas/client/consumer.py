@@ -18,12 +18,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, Unpack
 from uuid import uuid4
 
 from barnabas.client.assignors import assignors_of
 from barnabas.client.consumer_group_member import ConsumerGroupMember
-from barnabas.client.consumer_record import ConsumerRecord, Deserializer, RecordDecoder, deserializer
+from barnabas.client.consumer_record import ConsumerRecord, RecordDecoder, deserializer
+from barnabas.client.declared import ConsumerSettings
 from barnabas.client.failures import TimedOut
 from barnabas.client.fetches import Fetches
 from barnabas.client.group_member import GroupMember
@@ -33,7 +34,7 @@ from barnabas.client.network import Network
 from barnabas.client.offsets import EARLIEST, LATEST, OffsetAt
 from barnabas.client.participation import Committed, Participation
 from barnabas.client.questions import Questions
-from barnabas.client.settings import Float, Int, Long, PositiveInt, PositiveLong, Unique, checked, hot, sound
+from barnabas.client.settings import Long, PositiveInt, SettingsSignature, Unique, checked, hot, sound
 from barnabas.client.subscription import RebalanceListener, Subscription
 from barnabas.client.turn import Turn
 from barnabas.errors import BarnabasError
@@ -50,7 +51,6 @@ _logger = logging.getLogger("barnabas.client")
 
 _RESETS = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 _ISOLATION = {"read_uncommitted": False, "read_committed": True}
-_PROTOCOLS = ("classic", "consumer")
 _LONGEST_WAIT_S = 3600.0
 
 
@@ -62,111 +62,76 @@ class Woken(BarnabasError):
 class Consumer(Unique):
     """Reads records. Not for several threads at once, but for `wakeup`."""
 
-    def __init__(
-        self,
-        *topics: str,
-        bootstrap_servers: str | Iterable[str] = "localhost:9092",
-        client_id: str = "barnabas-consumer",
-        group_id: str | None = None,
-        group_instance_id: str | None = None,
-        group_protocol: str = "classic",
-        group_remote_assignor: str | None = None,
-        partition_assignment_strategy: str | Iterable[str] = ("range", "roundrobin"),
-        key_deserializer: str | Deserializer | None = None,
-        value_deserializer: str | Deserializer | None = None,
-        auto_offset_reset: str = "latest",
-        enable_auto_commit: bool = True,
-        auto_commit_interval_ms: Int = 5_000,
-        session_timeout_ms: PositiveInt = 45_000,
-        heartbeat_interval_ms: PositiveInt = 3_000,
-        max_poll_interval_ms: PositiveInt = 300_000,
-        max_poll_records: PositiveInt = 500,
-        isolation_level: str = "read_uncommitted",
-        allow_auto_create_topics: bool = True,
-        exclude_internal_topics: bool = True,
-        metadata_max_age_ms: Long = 300_000,
-        fetch_min_bytes: Int = 1,
-        fetch_max_bytes: PositiveInt = 52_428_800,
-        fetch_max_wait_ms: Int = 500,
-        max_partition_fetch_bytes: PositiveInt = 1_048_576,
-        check_crcs: bool = True,
-        consumer_timeout_ms: Float = float("inf"),
-        default_api_timeout_ms: PositiveInt = 60_000,
-        request_timeout_ms: PositiveInt = 30_000,
-        retry_backoff_ms: Long = 100,
-        connections_max_idle_ms: PositiveLong = 540_000,
-    ) -> None:
-        for name, value, known in (
-            ("auto.offset.reset", auto_offset_reset, _RESETS),
-            ("isolation.level", isolation_level, _ISOLATION),
-            ("group.protocol", group_protocol, _PROTOCOLS),
-        ):
-            if value not in known:
-                *others, last = known
-                raise BarnabasError(f"{name} is {', '.join(others)} or {last}, not {value!r}.")
-        if heartbeat_interval_ms >= session_timeout_ms:
+    __signature__ = SettingsSignature()
+
+    def __init__(self, *topics: str, **settings: Unpack[ConsumerSettings]) -> None:
+        if settings["heartbeat_interval_ms"] >= settings["session_timeout_ms"]:
             raise BarnabasError(
                 "heartbeat.interval.ms must be less than session.timeout.ms: a third is usual."
             )
         decoder = RecordDecoder(
-            check_crcs=check_crcs,
-            key_deserializer=deserializer(key_deserializer, "key_deserializer"),
-            value_deserializer=deserializer(value_deserializer, "value_deserializer"),
+            check_crcs=settings["check_crcs"],
+            key_deserializer=deserializer(settings["key_deserializer"], "key_deserializer"),
+            value_deserializer=deserializer(settings["value_deserializer"], "value_deserializer"),
         )
         new_member: Callable[..., Member]
-        if group_protocol == "classic":
+        if settings["group_protocol"] == "classic":
             new_member = partial(
                 GroupMember,
-                assignors=assignors_of(partition_assignment_strategy),
-                session_timeout_ms=session_timeout_ms,
-                heartbeat_interval_ms=heartbeat_interval_ms,
+                assignors=assignors_of(settings["partition_assignment_strategy"]),
+                session_timeout_ms=settings["session_timeout_ms"],
+                heartbeat_interval_ms=settings["heartbeat_interval_ms"],
             )
         else:
-            new_member = partial(ConsumerGroupMember, member_id=str(uuid4()), assignor=group_remote_assignor)
+            new_member = partial(
+                ConsumerGroupMember, member_id=str(uuid4()), assignor=settings["group_remote_assignor"]
+            )
         new_member = partial(
             new_member,
-            instance_id=group_instance_id,
-            max_poll_interval_ms=max_poll_interval_ms,
-            retry_backoff_ms=retry_backoff_ms,
+            instance_id=settings["group_instance_id"],
+            max_poll_interval_ms=settings["max_poll_interval_ms"],
+            retry_backoff_ms=settings["retry_backoff_ms"],
         )
-        read_committed = _ISOLATION[isolation_level]
-        self._max_poll_records = max_poll_records
-        self._api_timeout = default_api_timeout_ms / 1000
-        self.idle_timeout = consumer_timeout_ms / 1000
-        self._check_crcs = check_crcs
+        read_committed = _ISOLATION[settings["isolation_level"]]
+        self._max_poll_records = settings["max_poll_records"]
+        self._api_timeout = settings["default_api_timeout_ms"] / 1000
+        self.idle_timeout = settings["consumer_timeout_ms"] / 1000
+        self._check_crcs = settings["check_crcs"]
         self._turn = Turn()
         self._fetches = Fetches(
-            reset=_RESETS[auto_offset_reset],
-            min_bytes=fetch_min_bytes,
-            max_bytes=fetch_max_bytes,
-            max_partition_bytes=max_partition_fetch_bytes,
-            max_wait_ms=fetch_max_wait_ms,
+            reset=_RESETS[settings["auto_offset_reset"]],
+            min_bytes=settings["fetch_min_bytes"],
+            max_bytes=settings["fetch_max_bytes"],
+            max_partition_bytes=settings["max_partition_fetch_bytes"],
+            max_wait_ms=settings["fetch_max_wait_ms"],
             read_committed=read_committed,
-            retry_backoff_ms=retry_backoff_ms,
+            retry_backoff_ms=settings["retry_backoff_ms"],
         )
         self._network = Network(
-            bootstrap_servers,
-            client_id=client_id,
-            request_timeout_ms=request_timeout_ms,
-            retry_backoff_ms=retry_backoff_ms,
-            metadata_max_age_ms=metadata_max_age_ms,
-            connections_max_idle_ms=connections_max_idle_ms,
-            name=client_id,
+            settings["bootstrap_servers"],
+            client_id=settings["client_id"],
+            request_timeout_ms=settings["request_timeout_ms"],
+            retry_backoff_ms=settings["retry_backoff_ms"],
+            metadata_max_age_ms=settings["metadata_max_age_ms"],
+            connections_max_idle_ms=settings["connections_max_idle_ms"],
+            name=settings["client_id"],
         )
         self._part = Participation(
             self._network,
             self._fetches,
             self._turn,
-            group=group_id,
+            group=settings["group_id"],
             new_member=new_member,
             new_subscription=partial(
                 Subscription,
-                max_age_s=metadata_max_age_ms / 1000,
-                create=allow_auto_create_topics,
-                internal=not exclude_internal_topics,
+                max_age_s=settings["metadata_max_age_ms"] / 1000,
+                create=settings["allow_auto_create_topics"],
+                internal=not settings["exclude_internal_topics"],
             ),
             read_committed=read_committed,
-            auto_commit_interval=auto_commit_interval_ms / 1000 if enable_auto_commit else None,
+            auto_commit_interval=settings["auto_commit_interval_ms"] / 1000
+            if settings["enable_auto_commit"]
+            else None,
             timeout=self._api_timeout,
         )
         self._questions = Questions(self._network, read_committed=read_committed, timeout=self._api_timeout)

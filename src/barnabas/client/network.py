@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from barnabas.client.any_broker import AnyBroker
 from barnabas.client.channel import Channel, Endpoint, PendingCall, State
+from barnabas.client.declared import ConnectedSettings, default_of
 from barnabas.client.failures import Closed, TimedOut, Unreachable, check
 from barnabas.client.loop import Loop
 from barnabas.client.metadata import Address, Broker, Metadata, Snapshot, addresses
@@ -63,10 +64,10 @@ class Network(Loop):
         bootstrap_servers: str | Iterable[str],
         *,
         client_id: str,
-        request_timeout_ms: int = 30_000,
-        retry_backoff_ms: int = 100,
-        metadata_max_age_ms: int = 300_000,
-        connections_max_idle_ms: int = 540_000,
+        request_timeout_ms: int = default_of(ConnectedSettings, "request_timeout_ms"),
+        retry_backoff_ms: int = default_of(ConnectedSettings, "retry_backoff_ms"),
+        metadata_max_age_ms: int = default_of(ConnectedSettings, "metadata_max_age_ms"),
+        connections_max_idle_ms: int = default_of(ConnectedSettings, "connections_max_idle_ms"),
         name: str = "barnabas-network",
     ) -> None:
         self.bootstrap = addresses(bootstrap_servers)  # first: what is wrong leaves nothing open

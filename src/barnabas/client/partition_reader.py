@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from barnabas.client.columns import Fetched, decode, schema_of
+from barnabas.client.declared import ClientSettings, default_of
 from barnabas.client.failures import RETRIABLE, STALE, check, rewritten, truncated
 from barnabas.client.offsets import EARLIEST, LATEST, list_offsets
 from barnabas.client.reading import NO_EPOCH, EpochEnd, Position, Reading
@@ -57,8 +58,8 @@ def read_partition(
     fetch_max_bytes: int = _CHUNK,
     check_crcs: bool = True,
     client_id: str = "barnabas-reader",
-    request_timeout_ms: int = 30_000,
-    retry_backoff_ms: int = 100,
+    request_timeout_ms: int = default_of(ClientSettings, "request_timeout_ms"),
+    retry_backoff_ms: int = default_of(ClientSettings, "retry_backoff_ms"),
     timeout_ms: int = 60_000,
 ) -> "Iterator[pa.RecordBatch]":
     """The records from offset `start` to before `end`, in Arrow batches of about 4 MiB.

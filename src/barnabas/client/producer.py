@@ -17,36 +17,26 @@ from collections.abc import Callable, Iterable
 from threading import TIMEOUT_MAX, Condition, RLock
 from time import time_ns
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from barnabas.client.accumulator import Accumulator, size_of
 from barnabas.client.batches import Batch, Section, Sent, wait_for
+from barnabas.client.declared import BOOTSTRAP_SERVERS, ProducerSettings
 from barnabas.client.failures import TimedOut
 from barnabas.client.intake import Intake, millis
 from barnabas.client.network import Network
 from barnabas.client.partition_state import PartitionState, TopicState
-from barnabas.client.partitioner import Chooser, KeyedPartitions, Partitioner
+from barnabas.client.partitioner import Chooser, KeyedPartitions
 from barnabas.client.sender import Sender
 from barnabas.client.sent_table import PartlySent, SentTable
 from barnabas.client.serializers import (
     GivenHeaders,
-    Serializer,
     as_bytes,
     header_pairs,
     serialize,
     serializer,
 )
-from barnabas.client.settings import (
-    Float,
-    Int,
-    Long,
-    PositiveInt,
-    PositiveLong,
-    Unique,
-    can_be_written,
-    checked,
-    no_topic,
-)
+from barnabas.client.settings import SettingsSignature, Unique, can_be_written, checked, no_topic
 from barnabas.client.topic_wish import TopicWish
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.types import TopicPartition
@@ -60,71 +50,56 @@ _AT_EXIT_S = 5.0
 class Producer(Intake, Unique):
     """Sends records to topics. For any number of threads."""
 
+    __signature__ = SettingsSignature()
+
     @checked
     def __init__(
         self,
-        bootstrap_servers: str | Iterable[str] = "localhost:9092",
-        *,
-        client_id: str = "barnabas-producer",
-        acks: str | int = "all",
-        enable_idempotence: bool | None = None,
-        compression_type: str = "none",
-        linger_ms: Float = 5,
-        batch_size: PositiveInt = 16_384,
-        buffer_memory: PositiveLong = 64 << 20,
-        max_block_ms: Float = 60_000,
-        max_request_size: PositiveInt = 1 << 20,
-        max_in_flight_requests_per_connection: PositiveInt = 5,
-        retries: Int = 2**31 - 1,
-        retry_backoff_ms: Long = 100,
-        request_timeout_ms: PositiveInt = 30_000,
-        delivery_timeout_ms: PositiveInt = 120_000,
-        metadata_max_age_ms: Long = 300_000,
-        connections_max_idle_ms: PositiveLong = 540_000,
-        key_serializer: str | Serializer | None = None,
-        value_serializer: str | Serializer | None = None,
-        partitioner: Partitioner | None = None,
+        bootstrap_servers: str | Iterable[str] = BOOTSTRAP_SERVERS,
+        **settings: Unpack[ProducerSettings],
     ) -> None:
+        acks, enable_idempotence = settings["acks"], settings["enable_idempotence"]
+        max_in_flight, retries = settings["max_in_flight_requests_per_connection"], settings["retries"]
         if str(acks) not in _ACKS:
             raise Refused(Code.INVALID_REQUIRED_ACKS)
         to_all = _ACKS[str(acks)] == -1
         if enable_idempotence and not to_all:
             raise BarnabasError("An idempotent producer needs acks=all.")
-        if enable_idempotence and max_in_flight_requests_per_connection > 5:
+        if enable_idempotence and max_in_flight > 5:
             raise BarnabasError(
                 "An idempotent producer needs max_in_flight_requests_per_connection to be 5 or less."
             )
-        can_be = to_all and max_in_flight_requests_per_connection <= 5 and retries > 0
-        codec = Compression.named(compression_type)
-        self._key_serializer = serializer(key_serializer, "key_serializer")
-        self._value_serializer = serializer(value_serializer, "value_serializer")
-        self._max_request_size = max_request_size
-        self._buffer_memory = buffer_memory
-        self._linger = linger_ms / 1000
-        self._max_block = min(max_block_ms / 1000, TIMEOUT_MAX)
+        can_be = to_all and max_in_flight <= 5 and retries > 0
+        codec = Compression.named(settings["compression_type"])
+        self._key_serializer = serializer(settings["key_serializer"], "key_serializer")
+        self._value_serializer = serializer(settings["value_serializer"], "value_serializer")
+        self._max_request_size = settings["max_request_size"]
+        self._buffer_memory = settings["buffer_memory"]
+        self._linger = settings["linger_ms"] / 1000
+        self._max_block = min(settings["max_block_ms"] / 1000, TIMEOUT_MAX)
         keyed = KeyedPartitions()
-        self._chooser = Chooser(partitioner, keyed)
+        self._chooser = Chooser(settings["partitioner"], keyed)
         self._is_closed = False
         lock = RLock()  # which knows who has it: see `_refuse_in_the_midst`
         self._lock = lock
         self._room = Condition(lock)
         self._network = Network(
             bootstrap_servers,
-            client_id=client_id,
-            request_timeout_ms=request_timeout_ms,
-            retry_backoff_ms=retry_backoff_ms,
-            metadata_max_age_ms=metadata_max_age_ms,
-            connections_max_idle_ms=connections_max_idle_ms,
+            client_id=settings["client_id"],
+            request_timeout_ms=settings["request_timeout_ms"],
+            retry_backoff_ms=settings["retry_backoff_ms"],
+            metadata_max_age_ms=settings["metadata_max_age_ms"],
+            connections_max_idle_ms=settings["connections_max_idle_ms"],
             name="barnabas-producer",
         )
         self._accumulator = Accumulator(
-            batch_size=batch_size,
+            batch_size=settings["batch_size"],
             linger=self._linger,
-            buffer_memory=buffer_memory,
-            max_request_size=max_request_size,
-            max_in_flight=max_in_flight_requests_per_connection,
-            delivery_timeout=delivery_timeout_ms / 1000,
-            retry_backoff=retry_backoff_ms / 1000,
+            buffer_memory=settings["buffer_memory"],
+            max_request_size=settings["max_request_size"],
+            max_in_flight=max_in_flight,
+            delivery_timeout=settings["delivery_timeout_ms"] / 1000,
+            retry_backoff=settings["retry_backoff_ms"] / 1000,
             retries=retries,
             is_idempotent=can_be if enable_idempotence is None else enable_idempotence,
         )
@@ -135,10 +110,10 @@ class Producer(Intake, Unique):
             self._room,
             acks=_ACKS[str(acks)],
             codec=codec,
-            request_timeout_ms=request_timeout_ms,
+            request_timeout_ms=settings["request_timeout_ms"],
         )
         # Bytes without headers take the short way through `send`, unless somebody has to be asked about them.
-        asked = partitioner or self._key_serializer or self._value_serializer
+        asked = settings["partitioner"] or self._key_serializer or self._value_serializer
         super().__init__({} if asked else self._accumulator.topics, keyed)
         self._is_forked = False
         self._finish = weakref.finalize(self, _finish, self._sender)

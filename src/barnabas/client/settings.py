@@ -6,12 +6,23 @@ one sentence that says what was wrong and what is wanted, before anything is don
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial, wraps
-from inspect import Parameter, signature
+from inspect import Parameter, Signature, signature
 from math import inf
 from numbers import Integral, Real
 from reprlib import Repr
 from types import FunctionType, NoneType, UnionType
-from typing import Annotated, Any, NamedTuple, NoReturn, TypeAlias, TypeVar, Union, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    NamedTuple,
+    NoReturn,
+    TypeAlias,
+    TypeVar,
+    Union,
+    Unpack,
+    get_args,
+    get_origin,
+)
 
 from barnabas.errors import BarnabasError
 from barnabas.setting import INT_MAX, LONG_MAX
@@ -52,6 +63,24 @@ def hot(method: T) -> T:
     """A method that `checked` leaves alone."""
     _hot.add(method)
     return method
+
+
+class Facts(NamedTuple):
+    """What is declared of a setting besides its type: see `declared`."""
+
+    default: Any
+    doc: str
+    among: tuple[str, ...] = ()
+    is_shared: bool = False
+    """Whether several clients have it: told of after their own."""
+
+
+class SettingsSignature:
+    """The signature of a class with all its settings, made when somebody asks for it."""
+
+    def __get__(self, instance: object, owner: type) -> Signature:
+        _, *own = signature(owner.__init__).parameters.values()  # type: ignore[misc]
+        return Signature([each for given in own for each in _expanded(given)])
 
 
 class Unique:
@@ -102,6 +131,8 @@ def _checking(method: Callable[..., Any]) -> Callable[..., Any]:
                 named[name] = by_name[name](value)
             elif declared.is_constructor:
                 raise _no_setting(name, by_name, type(self).__name__)
+        if declared.defaults:
+            named = {**declared.defaults, **named}
         return method(self, *sound, **named)
 
     return call
@@ -115,21 +146,54 @@ class _Declared:
         self.in_order: list[Callable[[Any], Any]] = []
         self.by_name: dict[str, Callable[[Any], Any]] = {}
         self.rest: Callable[[Any], Any] = lambda value: value
+        self.defaults: dict[str, Any] = {}
+        """Of the settings that are declared in `declared`: a constructor gets them all."""
         _, *parameters = signature(method).parameters.values()
         owner = method.__qualname__.rpartition(".")[0] if self.is_constructor else method.__name__
-        for each in parameters:
-            where = each.name if self.is_constructor else f"{owner}: {each.name}"
-            if each.kind is Parameter.VAR_POSITIONAL:
-                advice = f", given by itself: {owner}(*{each.name})"
-                self.rest = partial(_sound, where, _kind(each.annotation), advice)
-                continue
-            default = each.default
-            advice = (
-                f", such as {default!r}" if isinstance(default, str | int) and default not in (0, 1) else ""
-            )
-            check = self.by_name[each.name] = partial(_sound, where, _kind(each.annotation), advice)
-            if each.kind is Parameter.POSITIONAL_OR_KEYWORD:
-                self.in_order.append(check)
+        for given in parameters:
+            for each in _expanded(given):
+                self._add(each, owner)
+            if given.kind is Parameter.VAR_KEYWORD:
+                self.defaults = {each.name: each.default for each in _expanded(given)}
+
+    def _add(self, each: Parameter, owner: str) -> None:
+        where = each.name if self.is_constructor else f"{owner}: {each.name}"
+        kind = _kind(each.annotation)
+        if each.kind is Parameter.VAR_POSITIONAL:
+            self.rest = partial(_sound, where, kind, f", given by itself: {owner}(*{each.name})")
+            return
+        default = each.default
+        is_telling = isinstance(default, str | int) and default not in (0, 1) and not kind.is_choice
+        advice = f", such as {default!r}" if is_telling else ""
+        check = self.by_name[each.name] = partial(_sound, where, kind, advice)
+        if each.kind is Parameter.POSITIONAL_OR_KEYWORD:
+            self.in_order.append(check)
+
+
+def _expanded(parameter: Parameter) -> Iterator[Parameter]:
+    """A parameter; of `**settings: Unpack[...]` all that are declared there."""
+    if get_origin(parameter.annotation) is not Unpack:
+        yield parameter
+        return
+    settings = get_args(parameter.annotation)[0].__annotations__
+    for name in sorted(settings, key=lambda name: facts_of(settings[name]).is_shared):
+        default = facts_of(settings[name]).default
+        yield Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=settings[name])
+
+
+def facts_of(declared: Any) -> Facts:
+    """What is declared of a setting besides its type."""
+    (facts,) = (each for each in declared.__metadata__ if isinstance(each, Facts))
+    return facts
+
+
+def plain_types(declared: Any) -> set[Any]:
+    """The types that a declared one may be, without bounds."""
+    if get_origin(declared) is Annotated:
+        return plain_types(get_args(declared)[0])
+    if get_origin(declared) in (Union, UnionType):
+        return {plain for part in get_args(declared) for plain in plain_types(part)}
+    return {declared}
 
 
 def _sound(where: str, kind: "_Kind", advice: str, value: Any) -> Any:
@@ -143,6 +207,8 @@ def _sound(where: str, kind: "_Kind", advice: str, value: Any) -> Any:
 class _Kind(NamedTuple):
     words: str
     fits: Callable[[Any], bool]
+    is_choice: bool = False
+    """Whether the words name all that there is."""
 
 
 def _is_whole(value: Any) -> bool:
@@ -179,7 +245,14 @@ def _kind(declared: Any) -> _Kind:
     origin, parts = get_origin(declared), get_args(declared)
     found = origin or declared
     if found is Annotated:
-        plain, (_, least, most) = _kind(parts[0]), parts
+        plain, *bounds = _kind(parts[0]), *(part for part in parts[1:] if not isinstance(part, Facts))
+        among = next((part.among for part in parts[1:] if isinstance(part, Facts)), ())
+        if among:
+            *others, last = among
+            return _Kind(f"{', '.join(others)} or {last}", lambda value: value in among, is_choice=True)
+        if not bounds:
+            return plain
+        least, most = bounds
         words = plain.words + (" of 32 bits" if most == INT_MAX else "") + f", {least} or more"
         return _Kind(words, lambda value: plain.fits(value) and least <= value <= most)
     if found in (Union, UnionType):

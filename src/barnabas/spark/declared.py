@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from enum import Flag, auto
 from typing import Any
 
+from barnabas.client.declared import ConsumerSettings, ProducerSettings, reader_of
+
 
 class Use(Flag):
     """What an option is for."""
@@ -111,31 +113,24 @@ OPTIONS = (
 )
 
 
-def boolean(text: str) -> bool:
-    """true or false, in any case; a ValueError otherwise."""
-    if text.strip().lower() not in ("true", "false"):
-        raise ValueError
-    return text.strip().lower() == "true"
-
-
-CLIENT_SETTINGS: Mapping[str, tuple[Use, Callable[[str], Any]]] = {
-    "client.id": (Use.ALL, str),
-    "request.timeout.ms": (Use.ALL, int),
-    "retry.backoff.ms": (Use.ALL, int),
-    "fetch.max.bytes": (Use.READ, int),
-    "check.crcs": (Use.READ, boolean),
-    "isolation.level": (Use.READ, str),
-    "acks": (Use.WRITE, str),
-    "enable.idempotence": (Use.WRITE, boolean),
-    "compression.type": (Use.WRITE, str),
-    "batch.size": (Use.WRITE, int),
-    "linger.ms": (Use.WRITE, int),
-    "buffer.memory": (Use.WRITE, int),
-    "max.request.size": (Use.WRITE, int),
-    "max.block.ms": (Use.WRITE, int),
-    "delivery.timeout.ms": (Use.WRITE, int),
+CLIENT_SETTINGS: Mapping[str, Use] = {
+    "client.id": Use.ALL,
+    "request.timeout.ms": Use.ALL,
+    "retry.backoff.ms": Use.ALL,
+    "fetch.max.bytes": Use.READ,
+    "check.crcs": Use.READ,
+    "isolation.level": Use.READ,
+    "acks": Use.WRITE,
+    "enable.idempotence": Use.WRITE,
+    "compression.type": Use.WRITE,
+    "batch.size": Use.WRITE,
+    "linger.ms": Use.WRITE,
+    "buffer.memory": Use.WRITE,
+    "max.request.size": Use.WRITE,
+    "max.block.ms": Use.WRITE,
+    "delivery.timeout.ms": Use.WRITE,
 }
-"""What follows `kafka.` and goes to the client, with underscores for dots."""
+"""What follows `kafka.` and goes to the client, with underscores for dots; what they take, the client declares."""
 
 WITHOUT_EFFECT = frozenset(
     {
@@ -170,3 +165,9 @@ OURS_TO_DECIDE = {
     "value.deserializer": "values are bytes; cast or decode them with Spark",
     "value.serializer": "values are bytes or strings; make them with Spark",
 }
+
+
+def reader_of_setting(setting: str) -> Callable[[str], Any]:
+    """How the text of a client's setting is read; a ValueError tells of one that means nothing."""
+    writes = CLIENT_SETTINGS[setting] is Use.WRITE
+    return reader_of(ProducerSettings if writes else ConsumerSettings, setting.replace(".", "_"))

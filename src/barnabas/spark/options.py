@@ -11,8 +11,16 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, TypeAlias
 
+from barnabas.client.declared import boolean
 from barnabas.errors import BarnabasError
-from barnabas.spark.declared import CLIENT_SETTINGS, OPTIONS, OURS_TO_DECIDE, WITHOUT_EFFECT, Use, boolean
+from barnabas.spark.declared import (
+    CLIENT_SETTINGS,
+    OPTIONS,
+    OURS_TO_DECIDE,
+    WITHOUT_EFFECT,
+    Use,
+    reader_of_setting,
+)
 from barnabas.types import TopicPartition
 
 LATEST = -1
@@ -213,15 +221,16 @@ class _Given:
             raise OptionError(f"{name} cannot be set: {OURS_TO_DECIDE[setting]}.")
         if setting in WITHOUT_EFFECT:
             return
-        wanted, parse = CLIENT_SETTINGS.get(setting, (None, str))
+        wanted = CLIENT_SETTINGS.get(setting)
         if wanted is None:
             raise OptionError(f"There is no client setting {name!r}{_nearest(name, use)}")
         if wanted & use:
             # A setting of the other direction changes nothing here: one set of options may serve both.
+            parse = reader_of_setting(setting)
             try:
                 self.client[setting.replace(".", "_")] = parse(value)
             except ValueError:
-                kind = "true or false" if parse is boolean else "a whole number"
+                kind = {boolean: "true or false", int: "a whole number"}.get(parse, "a number")
                 raise OptionError(f"{name} is {kind}, not {value!r}.") from None
 
 

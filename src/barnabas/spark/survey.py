@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
+from barnabas.client.declared import ClientSettings, default_of
 from barnabas.client.failures import Unreachable
 from barnabas.client.metadata import Topic
 from barnabas.client.offsets import list_offsets
@@ -20,7 +21,10 @@ from barnabas.wire.schema import NO_ID
 
 _PARTITIONS_FOR_S = 1.0
 _PAUSE_S = 0.1
-_CLIENT = {"client_id": "barnabas-spark", "request_timeout_ms": 30_000, "retry_backoff_ms": 100}
+_CLIENT = {
+    "client_id": "barnabas-spark",
+    **{name: default_of(ClientSettings, name) for name in ("request_timeout_ms", "retry_backoff_ms")},
+}
 
 T = TypeVar("T")
 
