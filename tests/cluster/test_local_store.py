@@ -1,6 +1,8 @@
 """The embedded store: what it committed is there after any crash, in one piece."""
 
+import errno
 import uuid
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from zlib import crc32
@@ -30,7 +32,7 @@ from barnabas.cluster.store import StoreFailed
 from barnabas.config import BrokerConfig
 from barnabas.disk import RealDisk
 from barnabas.errors import BarnabasError, Code, Refused
-from barnabas.testing.disk import SimulatedDisk
+from barnabas.testing.disk import PowerCut, SimulatedDisk, Survival
 from barnabas.types import BrokerId, ProducerId
 
 CONFIG = BrokerConfig()
@@ -162,6 +164,62 @@ def test_a_write_that_finds_no_room_changes_nothing_and_works_again_with_room() 
     disk.capacity = None
     commit(store, create_topic(store.image, wanted("t"), CONFIG))
     assert set(LocalStore(disk.crash(), "/data", "c").image.topics) == {"t"}
+
+
+STEPS = 12
+
+
+def committed(disk: SimulatedDisk, acknowledged: list[str]) -> None:
+    """Open a store twice and commit topics in it, noting each that was acknowledged."""
+    disk.make_dir("/data")
+    disk.sync_dir("/")
+    for turn in range(2):
+        store = claimed(LocalStore(disk, "/data", "c"))
+        for number in range(STEPS // 2):
+            name = f"t{turn}-{number}"
+            commit(store, create_topic(store.image, wanted(name), CONFIG))
+            acknowledged.append(name)
+        store.close()
+
+
+def operations() -> int:
+    disk = SimulatedDisk()
+    committed(disk, [])
+    return disk.operations
+
+
+@pytest.mark.parametrize("survival", Survival)
+def test_after_a_power_cut_at_any_moment_all_that_was_acknowledged_is_there_and_no_hole(
+    survival: Survival,
+) -> None:
+    names = [f"t{turn}-{number}" for turn in range(2) for number in range(STEPS // 2)]
+    for at in range(3, operations() + 1):
+        for seed in range(3):
+            disk, acknowledged = SimulatedDisk(), list[str]()
+            disk.stop_at = at
+            with suppress(PowerCut):
+                committed(disk, acknowledged)
+            found = disk.crash(survival, seed)
+            if not found.exists("/data"):
+                assert not acknowledged
+                continue
+            topics = set(LocalStore(found, "/data", "c").image.topics)
+            assert topics in (set(acknowledged), set(names[: len(acknowledged) + 1]))
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+def test_whatever_operation_fails_nothing_acknowledged_is_lost_in_a_power_cut_after_it(number: int) -> None:
+    for at in range(3, operations() + 1):
+        disk, acknowledged = SimulatedDisk(), list[str]()
+        disk.fail_at, disk.error = at, number
+        with suppress(OSError, StoreFailed):
+            committed(disk, acknowledged)
+        for found in (disk, disk.crash(), disk.crash(Survival.EVERYTHING)):
+            found.locked.clear()
+            if not found.exists("/data"):
+                assert not acknowledged
+                continue
+            assert set(LocalStore(found, "/data", "c").image.topics) >= set(acknowledged)
 
 
 @pytest.mark.parametrize("torn", [b"", b"0123", b'deadbeef [{"change":'])

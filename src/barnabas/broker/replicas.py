@@ -94,7 +94,7 @@ class Replicas:
         """
         before = self._image
         steps = 0
-        for name in image.since(before).topics | self.incomplete:
+        for name in sorted(image.since(before).topics | self.incomplete):
             self.incomplete.discard(name)
             old = before.topics.get(name) if before else None
             topic = image.topics.get(name)

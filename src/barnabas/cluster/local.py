@@ -9,6 +9,7 @@ An adapter of `cluster.store`, owned by `broker.metadata`, which serialises the 
 in memory: its directory is locked, so there is no other. The epoch of a claim goes with the first commit under it.
 """
 
+import errno
 import json
 import logging
 import os
@@ -50,6 +51,8 @@ from barnabas.types import BrokerId, LeaderEpoch
 FILE_NAME = "cluster-metadata.jsonl"
 
 log = logging.getLogger("barnabas.cluster")
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 _CHANGES = {
     change.__name__: change
@@ -158,7 +161,8 @@ class LocalStore:
         except OSError as error:
             with suppress(OSError):
                 self._disk.remove(temporary)
-            if not self._disk.exists(self.name):
+            # What could not be synced is gone with the file it was in: a lack of room says nothing of the old one.
+            if error.errno not in _NO_ROOM or not self._disk.exists(self.name):
                 raise
             log.warning("%s is used as it is, it cannot be written anew: %s", self.name, error)
             file = self._disk.open(self.name)
