@@ -1,7 +1,8 @@
 """Spark in a process of its own: reads one task a line (JSON), answers with the seconds it took. Both connectors.
 
-Started by bench/workloads/spark.py as `python -m bench.spark_driver BOOTSTRAP JAR...`. A session that is warm stays
-warm: every task of a run goes through the same one, whichever connector it asks for.
+Started by bench/workloads/spark.py as `python -m bench.spark_driver ours|plain BOOTSTRAP JAR...`: a session of ours, or
+one as anybody would build it. A session that is warm stays warm: every task of a run goes through the same one,
+whichever connector it asks for.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ LIMIT_S = 600
 class Tasks:
     """What can be measured; each returns how many rows it has seen, to be compared with what was wanted."""
 
-    def __init__(self, spark: Any, bootstrap: str) -> None:
+    def __init__(self, spark: Any, bootstrap: str, *, plain: bool) -> None:
         self._spark = spark
+        self._plain = plain
         self._bootstrap = bootstrap
         self._table: tuple[tuple[int, int], Any] | None = None
 
@@ -52,7 +54,10 @@ class Tasks:
             # Whoever reads looks at the values: a sink that does not would leave them undecoded.
             looked_at = source.load().where("length(value) >= 0")
             sink = looked_at.writeStream.format("noop").trigger(availableNow=True)
-            query = start_query(self._spark, sink, checkpoint)
+            if self._plain:
+                query = sink.option("checkpointLocation", checkpoint).start()
+            else:
+                query = start_query(self._spark, sink, checkpoint)
             if not query.awaitTermination(LIMIT_S):
                 query.stop()
             return sum(int(progress["numInputRows"]) for progress in query.recentProgress)
@@ -84,14 +89,25 @@ class Tasks:
         return {"kafka.bootstrap.servers": self._bootstrap, "subscribe": topic}
 
 
-def main(bootstrap: str, *jars: str) -> None:
+def plain_session(jars: tuple[str, ...]) -> Any:
+    """What a person has who cannot let us start the session."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[2]").config("spark.driver.memory", "2g")
+    return builder.config("spark.jars", ",".join(jars)).getOrCreate()
+
+
+def main(which: str, bootstrap: str, *jars: str) -> None:
     log = Path(tempfile.gettempdir()) / f"barnabas-bench-spark-{os.getpid()}.log"
-    session = start_session(
-        "bench", master="local[2]", jars=jars, settings={"spark.driver.memory": "2g"}, log=log
+    settings = {"spark.driver.memory": "2g"}
+    session = (
+        plain_session(jars)
+        if which == "plain"
+        else start_session("bench", master="local[2]", jars=jars, settings=settings, log=log)
     )
     try:
         register(session)
-        tasks = Tasks(session, bootstrap)
+        tasks = Tasks(session, bootstrap, plain=which == "plain")
         print(json.dumps({"ready": True}), flush=True)
         for line in sys.stdin:
             task = json.loads(line)
