@@ -1,5 +1,6 @@
 """A process from the nursery is as one that was started, only sooner; without a nursery it is started."""
 
+import io
 import json
 import os
 import select
@@ -7,6 +8,8 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,7 +18,7 @@ from typing import Any
 import pytest
 
 from barnabas.spark import launcher
-from barnabas.spark.nursery import python_of
+from barnabas.spark.nursery import _Prompt, python_of
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux only")
 
@@ -138,7 +141,7 @@ def test_who_ends_the_launcher_before_it_was_answered_ends_the_process_all_the_s
 
 def test_the_nursery_ends_with_its_driver_even_if_that_is_killed(tmp_path: Path) -> None:
     driver = (
-        "import os, sys; from pathlib import Path; from barnabas.spark.nursery import python_of\n"
+        "import os, sys; from pathlib import Path; from barnabas.spark.nursery import _Prompt, python_of\n"
         "python_of(Path(sys.argv[1]))\n"
         "print(Path(f'/proc/self/task/{os.getpid()}/children').read_text(), flush=True); sys.stdin.read()"
     )
@@ -154,3 +157,44 @@ def test_the_nursery_ends_with_its_driver_even_if_that_is_killed(tmp_path: Path)
         ended, _, _ = select.select([nursery], [], [], LIMIT_S)
     assert ended
     assert not folder.exists()
+
+
+def test_what_comes_over_tcp_is_read_whole_and_acknowledged_at_once() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        sender = socket.create_connection(listener.getsockname())
+        receiver, _ = listener.accept()
+    sent = bytes(range(256)) * 2000
+
+    def send() -> None:
+        with sender:
+            sender.sendall(sent)
+
+    writer = threading.Thread(target=send)
+    writer.start()
+    with io.BufferedReader(_Prompt(receiver), 1000) as prompt:
+        assert prompt.read(7) == sent[:7]
+        assert prompt.read() == sent[7:]
+    writer.join()
+    assert receiver.fileno() == -1
+
+
+def test_short_pieces_do_not_wait_for_each_other() -> None:
+    """A peer that says two short things and waits, as Spark does: Nagle's algorithm held the second back for 40 ms."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        spark = socket.create_connection(listener.getsockname())
+        worker, _ = listener.accept()
+
+    def rounds(read: Callable[[int], bytes]) -> None:
+        for _ in range(50):
+            spark.sendall(b"one")
+            spark.sendall(b"two")
+            assert read(6) == b"onetwo"
+            worker.sendall(b"done")
+            assert spark.recv(4, socket.MSG_WAITALL) == b"done"
+
+    with spark, io.BufferedReader(_Prompt(worker), 1000) as prompt:
+        began = time.monotonic()
+        rounds(prompt.read)
+        assert time.monotonic() - began < 50 * 0.03, (
+            "an acknowledgement that is sent late takes 0.04 s a round"
+        )

@@ -10,6 +10,7 @@ import atexit
 import functools
 import gc
 import importlib
+import io
 import json
 import os
 import runpy
@@ -25,6 +26,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from barnabas.spark import launcher
 
@@ -51,6 +53,7 @@ _LONGEST_DOOR = 107
 """Bytes of a Unix socket's name."""
 
 _REQUEST_LIMIT_S = 5.0
+_BUFFER = 65536
 
 
 @functools.cache
@@ -182,9 +185,54 @@ def _begin(
     except OSError as error:
         os.write(2, f"{folder}: {error}\n".encode())
         os._exit(1)  # not back to where processes are forked
+    _acknowledge_at_once()
     sys.argv = list(arguments[1:])
     first = [each for each in environment.get("PYTHONPATH", "").split(os.pathsep) if each]
     sys.path[:] = [folder, *first, *(each for each in sys.path[1:] if each not in first)]
+
+
+class _Prompt(io.RawIOBase):
+    """What comes over TCP, each piece acknowledged when it is read.
+
+    Spark says several short things at the start of a task. Nagle's algorithm holds the second back until the first is
+    acknowledged, which Linux does after 40 ms. Sessions of ours have Unix sockets instead.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+
+    def readable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._connection.fileno()
+
+    def readinto(self, buffer: Any) -> int:
+        size = self._connection.recv_into(buffer)
+        self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+        return size
+
+    def close(self) -> None:
+        self._connection.close()
+        super().close()
+
+
+def _acknowledge_at_once() -> None:
+    """Have workers read what Spark says over TCP through `_Prompt`. Nothing of a task was read before it runs."""
+    import pyspark.worker
+
+    run = pyspark.worker.main
+
+    def main(infile: Any, outfile: Any) -> None:
+        connection = socket.socket(fileno=os.dup(infile.fileno()))
+        if connection.family == socket.AF_UNIX:
+            connection.close()
+            run(infile, outfile)
+            return
+        with io.BufferedReader(_Prompt(connection), _BUFFER) as prompt:
+            run(prompt, outfile)
+
+    pyspark.worker.main = main
 
 
 def _settings(environment: Mapping[str, str]) -> dict[str, str]:
