@@ -12,7 +12,6 @@ import typer
 from barnabas.cli.exits import INTERRUPTED, WrongUsage, ends_well, output
 from barnabas.cli.moments import moment
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap
-from barnabas.errors import BarnabasError
 from barnabas.types import Offset, TopicPartition
 
 if TYPE_CHECKING:
@@ -178,10 +177,12 @@ class _Stopping:
 
 
 def _assign(consumer: "Consumer", topic: str, wanted: list[int]) -> None:
+    from barnabas.client.failures import no_partition
+
     found = consumer.partitions_for(topic)
     for number in wanted:
         if number >= len(found):
-            raise BarnabasError(f"Topic {topic!r} has no partition {number}, only {len(found)}.")
+            raise no_partition(topic, number, len(found))
     consumer.assign([found[number] for number in wanted] if wanted else found)
 
 

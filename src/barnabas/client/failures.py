@@ -84,6 +84,12 @@ def refusal(code: int, about: str, message: str | None = None) -> Refused:
     return Refused(known, text if text.startswith(about) else f"{about}: {text}")
 
 
+def no_partition(topic: str, number: object, count: int) -> Refused:
+    """A partition is named that the topic, with so many, has not."""
+    text = f"Topic {topic!r} has no partition {number!r}, only {count}."
+    return Refused(Code.UNKNOWN_TOPIC_OR_PARTITION, text)
+
+
 def never_sent(failure: BarnabasError) -> BarnabasError:
     """Why a record is given up that no broker can have."""
     return _with_fate(failure, "The record was never sent.", may_be_stored=False)

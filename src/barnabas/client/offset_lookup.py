@@ -6,7 +6,7 @@ Called in the network's thread. Each partition gets an offset or a reason of its
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from barnabas.client.failures import STALE, check
+from barnabas.client.failures import STALE, check, no_partition
 from barnabas.client.metadata import Snapshot
 from barnabas.client.network import Network
 from barnabas.client.offsets import OffsetAt
@@ -30,8 +30,7 @@ def missing(snapshot: Snapshot, partition: TopicPartition) -> Refused | None:
         return Refused(code, f"Topic {partition.topic!r}: {code.advice}")
     count = len(topic.partitions)
     if not 0 <= partition.partition < count:
-        text = f"Topic {topic.name!r} has no partition {partition.partition}, only {count}."
-        return Refused(Code.UNKNOWN_TOPIC_OR_PARTITION, text)
+        return no_partition(topic.name, partition.partition, count)
     if snapshot.leader(partition) is None:
         code = Code.LEADER_NOT_AVAILABLE
         return Refused(code, f"Partition {partition}: {code.advice}")

@@ -6,11 +6,12 @@ Always holds: no group is sent before a log's start or behind its end, and none 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from barnabas.client.failures import no_partition
 from barnabas.client.groups import alter_offsets, committed_offsets, describe_group
 from barnabas.client.offsets import EARLIEST, LATEST, list_offsets
 from barnabas.client.routing import Cluster
 from barnabas.client.topics import describe_topics
-from barnabas.errors import BarnabasError, Code, GroupIdNotFound, NonEmptyGroup, Refused
+from barnabas.errors import BarnabasError, GroupIdNotFound, NonEmptyGroup
 from barnabas.types import Offset, TopicPartition
 
 
@@ -68,10 +69,7 @@ def _partitions(
         elif 0 <= number < count:
             wanted.add(TopicPartition(name, number))
         else:
-            raise Refused(
-                Code.UNKNOWN_TOPIC_OR_PARTITION,
-                f"Topic {name!r} has no partition {number}, only {count}.",
-            )
+            raise no_partition(name, number, count)
     return sorted(wanted)
 
 

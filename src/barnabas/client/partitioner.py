@@ -7,8 +7,9 @@ from collections.abc import Callable
 from struct import iter_unpack
 from typing import Any, Final, TypeAlias
 
+from barnabas.client.failures import no_partition
 from barnabas.client.partition_state import PartitionState, TopicState
-from barnabas.errors import BarnabasError, Code, Refused
+from barnabas.errors import BarnabasError
 
 Partitioner: TypeAlias = Callable[[str, bytes | None, int], int]
 """Chooses a partition: of a topic, for a key, of so many."""
@@ -67,8 +68,7 @@ class Chooser:
         if partition is not None:
             found = _at(partitions, partition)
             if found is None:
-                text = f"Topic {topic.name!r} has no partition {partition!r}, only {len(partitions)}."
-                raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION, text)
+                raise no_partition(topic.name, partition, len(partitions))
             return found
         if self._partitioner is not None:
             chosen = self._partitioner(topic.name, key, len(partitions))
