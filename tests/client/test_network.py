@@ -17,6 +17,7 @@ from barnabas.client.failures import Closed, NoBroker, TimedOut, Unreachable
 from barnabas.client.metadata import Address, Metadata, Snapshot
 from barnabas.client.metadata import Broker as MetadataBroker
 from barnabas.client.network import Network
+from barnabas.client.patience import Patience
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.testing import Broker
 from barnabas.types import BrokerId, TopicPartition
@@ -845,3 +846,63 @@ def test_a_snapshot_never_changes_and_tells_what_became_of_topics() -> None:
     # An answer about all topics leaves out what is gone; one about others says nothing of it.
     assert "t" in metadata.update(MetadataResponse(), []).topics
     assert metadata.update(MetadataResponse(), None).topics == {}
+
+
+def test_a_pause_ends_with_its_time_with_what_fresh_metadata_changes_or_with_the_client() -> None:
+    leader = 1
+
+    def script(peer: Peer) -> None:
+        while True:
+            header, request = peer.read()
+            answer = peer.metadata()
+            partitions = [MetadataResponsePartition(partition_index=0, leader_id=leader, leader_epoch=leader)]
+            answer.topics = [
+                MetadataResponseTopic(name=each.name, partitions=partitions) for each in request.topics
+            ]
+            peer.answer(header, answer)
+
+    with scripted(script) as server, network(server.address) as found:
+        in_its_thread(found, lambda: found.metadata.want(["t"]))
+        eventually(lambda: "t" in found.metadata.snapshot.topics, "the topic")
+        began = time.monotonic()
+        found.pause(0.2, is_stale=True)  # nothing has changed
+        assert time.monotonic() - began >= 0.2
+        leader = 2
+        found.pause(60.0, is_stale=True)
+        assert found.metadata.snapshot.topics["t"].partitions[0].leader == 2
+
+        def close_in_a_pause() -> None:
+            eventually(lambda: found.pauses, "a pause")
+            found.close(10)
+
+        closing = threading.Thread(target=close_in_a_pause)
+        closing.start()
+        with pytest.raises(Closed):
+            found.pause(60.0, is_stale=False)
+        closing.join(10)
+        assert time.monotonic() - began < 50
+        assert not found.pauses
+
+
+def test_what_may_pass_is_borne_as_long_as_there_is_time_for_a_pause(bootstrap: str) -> None:
+    asked: list[int] = []
+
+    def ask(*, until: int, code: Code) -> int:
+        asked.append(until)
+        if len(asked) < until:
+            raise Refused(code)
+        return len(asked)
+
+    with network(bootstrap) as found:
+        stale: list[str] = []
+        patience = Patience(found, 10.0, when_stale=lambda: stale.append("forget"))
+        assert patience.ask(partial(ask, until=3, code=Code.NOT_COORDINATOR)) == 3
+        assert stale == ["forget", "forget"]
+        asked.clear()
+        with pytest.raises(Refused, match=r"does not exist|no such"):
+            Patience(found, 10.0).ask(partial(ask, until=2, code=Code.UNKNOWN_TOPIC_OR_PARTITION))
+        assert asked == [2]
+        asked.clear()
+        with pytest.raises(Refused):
+            Patience(found, 0.3).ask(partial(ask, until=1000, code=Code.COORDINATOR_LOAD_IN_PROGRESS))
+        assert 2 < len(asked) < 1000

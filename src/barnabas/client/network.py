@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from barnabas.client.any_broker import AnyBroker
 from barnabas.client.channel import Channel, Endpoint, PendingCall, State
@@ -26,6 +26,7 @@ from barnabas.wire.messages.coordinator import FindCoordinatorRequest, FindCoord
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 M = TypeVar("M", bound=Message)
+T = TypeVar("T")
 
 _SCRATCH = 64 * 1024
 _CONNECT_S = 10.0
@@ -35,25 +36,29 @@ _LONGEST_PAUSE_S = 1.0
 _JITTER = 0.2
 
 
-class Outcome:
-    """Where one thread leaves an answer, or a failure, that another waits for."""
+class Outcome(Generic[T]):
+    """A future: the network's thread leaves an answer there, or a failure, that a user's waits for."""
 
-    __slots__ = ("_found", "_is_there")
+    __slots__ = ("_found", "_is_there", "_seconds", "_what")
 
-    def __init__(self) -> None:
+    def __init__(self, what: str, seconds: float) -> None:
+        self._what = what
+        self._seconds = seconds
         self._is_there = threading.Event()
         self._found: Any = None
 
-    def put(self, found: Any) -> None:
+    def put(self, found: T | Refused) -> None:
         self._found = found
         self._is_there.set()
 
-    def get(self, timeout: float, what: str) -> Any:
-        if not self._is_there.wait(timeout):
-            raise TimedOut(f"{what} took longer than {timeout:g} s.")
+    def get(self) -> T:
+        """Wait for it; raises the failure, or TimedOut after the seconds that it has."""
+        if not self._is_there.wait(self._seconds):
+            raise TimedOut(f"{self._what} took longer than {self._seconds:g} s.")
         if isinstance(self._found, Refused):
             raise self._found
-        return self._found
+        found: T = self._found
+        return found
 
 
 class Network(Loop):
@@ -80,6 +85,8 @@ class Network(Loop):
         self._max_idle = connections_max_idle_ms / 1000
         self._pauses: dict[Address, tuple[int, float]] = {}
         """Addresses that did not answer: how often in a row, and when to try again."""
+        self.pauses: set[_Pause] = set()
+        """Of those who wait to ask again."""
         self._refresher = Refresher(self, metadata_max_age_ms / 1000)
         self.metadata.on_want = self._refresher.look_up
 
@@ -158,9 +165,22 @@ class Network(Loop):
     ) -> Any:
         """Any thread but the network's: run `start(done)` in the network's thread, wait for what `done` is given."""
         self.refuse_in_callbacks()
-        outcome = Outcome()
+        outcome: Outcome[Any] = Outcome(what, timeout)
         self.post(lambda: start(outcome.put))
-        return outcome.get(timeout, what)
+        return outcome.get()
+
+    def pause(self, seconds: float, *, is_stale: bool) -> None:
+        """Any thread but the network's: wait so long. Raises when the client is closed meanwhile.
+
+        Where what is known is stale, fresh metadata is asked for, and what it changes ends the pause.
+        """
+        pause = _Pause(self, seconds, is_stale)
+        self.wait_for(pause.begin, seconds + self.request_timeout, "A pause")
+
+    def _stop(self) -> None:
+        super()._stop()
+        for pause in list(self.pauses):
+            pause.end(Closed())
 
     def find_coordinator(self, group: str, done: Callable[[BrokerId | Refused], None]) -> None:
         """Which broker looks after a group; it can be asked from then on."""
@@ -302,6 +322,39 @@ class Network(Loop):
         for channel in list(self._channels.values()):
             if not channel.is_busy and channel.used + self._max_idle <= now:
                 channel.close(_Idle(f"The connection to {channel.address} was not used."))
+
+
+class _Pause:
+    """Ends once, in the network's thread: when its time is over, the metadata changes, or the client is closed."""
+
+    def __init__(self, network: Network, seconds: float, is_stale: bool) -> None:
+        self._network = network
+        self._seconds = seconds
+        self._is_stale = is_stale
+        self._before = network.metadata.snapshot
+        self._done: Callable[[Any], None] = lambda found: None
+
+    def begin(self, done: Callable[[Any], None]) -> None:
+        network = self._network
+        self._done = done
+        network.pauses.add(self)
+        self._timer = network.later(self._seconds, self.end)
+        if self._is_stale:
+            network.metadata.subscribe(self._look)
+            network.refresh_soon()
+
+    def _look(self, found: Snapshot) -> None:
+        if (found.brokers, found.topics) != (self._before.brokers, self._before.topics):
+            self.end()
+
+    def end(self, found: Any = None) -> None:
+        """Whatever ends it; what is a failure is raised where it is waited for."""
+        if self in self._network.pauses:
+            self._network.pauses.remove(self)
+            self._timer.cancel()
+            if self._is_stale:
+                self._network.metadata.forget_subscriber(self._look)
+            self._done(found)
 
 
 class _Idle(Unreachable):

@@ -7,16 +7,16 @@ way while this one is decoded, and two are the most there is in memory.
 """
 
 import logging
-import time
 from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from barnabas.client.columns import Fetched, decode, schema_of
 from barnabas.client.declared import ClientSettings, default_of
-from barnabas.client.failures import RETRIABLE, STALE, check, rewritten, truncated
+from barnabas.client.failures import RETRIABLE, check, rewritten, truncated
+from barnabas.client.network import Outcome
 from barnabas.client.offsets import EARLIEST, LATEST, list_offsets
 from barnabas.client.reading import NO_EPOCH, EpochEnd, Position, Reading
-from barnabas.client.routing import Cluster, Coming
+from barnabas.client.routing import Cluster
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.types import TopicPartition
 from barnabas.wire.batch import CODEC_MASK, headers
@@ -85,7 +85,6 @@ def read_partition(
         isolation=_ISOLATION[isolation_level],
         max_bytes=fetch_max_bytes,
         timeout=timeout_ms / 1000,
-        backoff=retry_backoff_ms / 1000,
     )
     return _batches(reader, columns, check_crcs)
 
@@ -117,7 +116,6 @@ class _Reader:
         isolation: int,
         max_bytes: int,
         timeout: float,
-        backoff: float,
     ) -> None:
         self._cluster = cluster
         self._partition = partition
@@ -127,8 +125,7 @@ class _Reader:
         self._isolation = isolation
         self._max_bytes = max_bytes
         self._timeout = timeout
-        self._backoff = backoff
-        self._asked: Coming[FetchResponse] | None = None
+        self._asked: Outcome[FetchResponse] | None = None
         self._wait_ms = 0
         self._read_epoch = NO_EPOCH
         """The leader epoch of the last batch that was read."""
@@ -144,24 +141,18 @@ class _Reader:
 
     def next_chunks(self) -> list[Fetched] | None:
         """What came next, in pieces to decode, with the fetch behind it already asked for; None at the end."""
-        deadline = time.monotonic() + self._timeout
-        pause = self._backoff
+        patience = self._cluster.patience(self._timeout, self._may_pass)
         while self._position < self._end:
             try:
                 answer = self._receive()
                 chunks = self._take(answer)
             except Refused as problem:
-                if not self._may_pass(problem) or time.monotonic() + pause > deadline:
-                    raise
-                if problem.code in STALE:
-                    self._cluster.forget()
-                time.sleep(pause)
-                pause = min(pause * 2, 1.0)
+                patience.bear(problem)
                 continue
             if chunks:
                 self._ask_ahead()
                 return chunks
-            if time.monotonic() > deadline:
+            if not patience.left:
                 self._lose(self._end)
         return None
 

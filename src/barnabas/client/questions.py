@@ -4,16 +4,15 @@ Called in the user's thread. What may pass by itself is asked again until defaul
 for what there is not.
 """
 
-import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TypeVar
 
-from barnabas.client.failures import may_pass
 from barnabas.client.metadata import Snapshot
 from barnabas.client.network import Network
 from barnabas.client.offset_lookup import Found, ask_offsets
 from barnabas.client.offsets import OffsetAt
+from barnabas.client.patience import Patience
 from barnabas.errors import Code, Refused
 from barnabas.types import TopicPartition
 
@@ -57,11 +56,4 @@ class Questions:
 
     def retry(self, ask: Callable[[], T]) -> T:
         """What `ask` gives, as soon as it gives something."""
-        deadline = time.monotonic() + self._timeout
-        while True:
-            try:
-                return ask()
-            except Refused as why:
-                if not may_pass(why) or time.monotonic() >= deadline:
-                    raise
-            time.sleep(self._network.retry_backoff)
+        return Patience(self._network, self._timeout).ask(ask)

@@ -8,11 +8,12 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, TypeVar
+from typing import TypeVar
 
-from barnabas.client.failures import STALE, may_pass
+from barnabas.client.failures import may_pass, no_partition
 from barnabas.client.metadata import Address, Broker, Partition, Snapshot, Topic
 from barnabas.client.network import Network, Outcome
+from barnabas.client.patience import Patience
 from barnabas.errors import Code, Refused
 from barnabas.types import BrokerId, TopicPartition
 from barnabas.wire.codec import Message
@@ -128,10 +129,7 @@ class Cluster:
     def _partition(self, partition: TopicPartition) -> Partition:
         topic = self._topics.get(partition.topic) or self.refresh([partition.topic])[0]
         if not 0 <= partition.partition < len(topic.partitions):
-            raise Refused(
-                Code.UNKNOWN_TOPIC_OR_PARTITION,
-                f"Topic {topic.name!r} has no partition {partition.partition}, only {len(topic.partitions)}.",
-            )
+            raise no_partition(topic.name, partition.partition, len(topic.partitions))
         return topic.partitions[partition.partition]
 
     def _refresh(self, topics: list[str] | None) -> Snapshot:
@@ -147,28 +145,21 @@ class Cluster:
         What `may_pass` has no hope for is told of at once.
         """
         self.allow(timeout)
-        pause = self._network.retry_backoff
-        while True:
-            try:
-                return action()
-            except Refused as error:
-                if not may_pass(error) or time.monotonic() + pause > self._deadline:
-                    raise
-                if error.code in STALE:
-                    self.forget()
-                    self._network.post(self._network.refresh_soon)
-            time.sleep(pause)
-            pause = min(pause * 2, 1.0)
+        return self.patience(timeout).ask(action)
+
+    def patience(self, seconds: float, may_pass: Callable[[Refused], bool] = may_pass) -> Patience:
+        """For a question of so many seconds: what is known is forgotten where it was stale."""
+        return Patience(self._network, seconds, may_pass=may_pass, when_stale=self.forget)
 
     def allow(self, seconds: float) -> None:
         """From now on, so much time for what is asked."""
         self._deadline = time.monotonic() + seconds
 
-    def ask(self, node: BrokerId | None, request: Message, answer: type[M], wait: float) -> "Coming[M]":
-        outcome = Outcome()
-        self._network.post(lambda: self._network.ask(node, request, answer, outcome.put, wait=wait))
+    def ask(self, node: BrokerId | None, request: Message, answer: type[M], wait: float) -> Outcome[M]:
         patience = self._network.request_timeout + wait + _GRACE_S
-        return Coming(outcome, patience, type(request).__name__)
+        outcome: Outcome[M] = Outcome(type(request).__name__, patience)
+        self._network.post(lambda: self._network.ask(node, request, answer, outcome.put, wait=wait))
+        return outcome
 
     def call(self, node: BrokerId | None, request: Message, answer: type[M], wait: float) -> M:
         return self._network.call(node, request, answer, timeout=self._left(), wait=wait)
@@ -178,20 +169,6 @@ class Cluster:
 
     def _left(self) -> float:
         return max(self._deadline - time.monotonic(), 0.0) + _GRACE_S
-
-
-@dataclass(frozen=True, slots=True)
-class Coming(Generic[M]):
-    """An answer that is on its way."""
-
-    outcome: Outcome
-    patience: float
-    what: str
-
-    def get(self) -> M:
-        """Wait for it; raises Refused."""
-        found: M = self.outcome.get(self.patience, self.what)
-        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +182,7 @@ class Asked:
         """One question and its answer; `wait` is what the broker may take on purpose. Raises Refused."""
         return self.cluster.call(self.node, request, answer, wait)
 
-    def ask(self, request: Message, answer: type[M], *, wait: float = 0.0) -> "Coming[M]":
+    def ask(self, request: Message, answer: type[M], *, wait: float = 0.0) -> Outcome[M]:
         """The same without waiting: the answer can be waited for later."""
         return self.cluster.ask(self.node, request, answer, wait)
 

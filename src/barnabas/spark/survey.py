@@ -20,7 +20,6 @@ from barnabas.types import TopicPartition
 from barnabas.wire.schema import NO_ID
 
 _PARTITIONS_FOR_S = 1.0
-_PAUSE_S = 0.1
 _CLIENT = {
     "client_id": "barnabas-spark",
     **{name: default_of(ClientSettings, name) for name in ("request_timeout_ms", "retry_backoff_ms")},
@@ -137,17 +136,12 @@ class Survey:
 
     def _ask(self, question: Callable[[], T]) -> T:
         """The answer; a query that runs waits for a broker that comes back, a new one is told at once."""
-        deadline = time.monotonic() + self._patience_s
-        while True:
-            try:
-                found = question()
-            except Unreachable:
-                if not self._has_answered or time.monotonic() > deadline:
-                    raise
-            else:
-                self._has_answered = True
-                return found
-            time.sleep(_PAUSE_S)
+        patience = self._cluster.patience(
+            self._patience_s, lambda why: self._has_answered and isinstance(why, Unreachable)
+        )
+        found = patience.ask(question)
+        self._has_answered = True
+        return found
 
     def _partitions_of(self, names: Iterable[str], *, missing_is_error: bool) -> list[TopicPartition]:
         names = list(names)
