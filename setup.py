@@ -1,6 +1,6 @@
 """Compiles the modules that every record of a producer goes through, with mypyc, where there is a C compiler.
 
-Without one they run as the Python that they are, and sending takes twice the CPU. docs/ARCHITECTURE.md says why
+Without one they run as the Python that they are, and sending takes twice the CPU. docs/DECISIONS.md says why
 these and no others. `make compile` does it in place.
 """
 

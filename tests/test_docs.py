@@ -32,8 +32,9 @@ def test_the_tables_of_connectors_are_what_is_declared() -> None:
     assert text == module.page(text), "run: .venv/bin/python tools/connector_tables.py"
 
 
-def test_every_file_that_the_architecture_names_is_there() -> None:
-    text = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "DECISIONS.md"])
+def test_every_file_that_a_page_names_is_there(page: str) -> None:
+    text = (ROOT / "docs" / page).read_text()
     named = set(re.findall(r"`([a-z_]+\.py)`", text))
     there = {path.name for path in (ROOT / "src").rglob("*.py")}
     assert named - there == set()
