@@ -323,12 +323,16 @@ class Directories:
         self._release()
 
     def _emptiest(self) -> DataDirectory:
-        counts = {directory.path: 0 for directory in self.online()}
-        if not counts:
+        online = self.online()
+        if not online:
             raise Refused(Code.KAFKA_STORAGE_ERROR, "no data directory works any more")
+        if len(online) == 1:
+            # The rule, and nothing to count: a topic of 4,000 partitions took 0.5 s to count what was made before.
+            return online[0]
+        counts = {directory.path: 0 for directory in online}
         for home in self._home.values():
             counts[home.path] += 1
-        return min(self.online(), key=lambda directory: counts[directory.path])
+        return min(online, key=lambda directory: counts[directory.path])
 
     def _claim(self, node_id: BrokerId, cluster_id: str | None) -> None:
         for directory in self._all:
