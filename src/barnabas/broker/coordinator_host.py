@@ -133,7 +133,8 @@ class CoordinatorHost(Generic[M]):
         self.epoch = partition.epoch
         self.coordinator = factory.make(broker.config, topics)
         self._factory = factory
-        self._find_leader = broker.replicas.find_leader
+        self._encode = factory.encode
+        self._leader_of = broker.replicas.lookup_leader
         self.is_loaded = False
         self._topics = self._topics_at_first = topics
         self.replayed = 0
@@ -248,20 +249,17 @@ class CoordinatorHost(Generic[M]):
         return True
 
     def _append(self, records: list[Any], now: Millis) -> None:
-        if not self._still_leads():
+        partition = self.partition
+        if partition.epoch != self.epoch or self._leader_of(partition.tp) is not partition:
+            # Another host, here or elsewhere, reads the partition in the next epoch, and must not find in it what it
+            # did not decide. `close` comes a few steps after the change.
             raise Refused(Code.NOT_LEADER_OR_FOLLOWER)
         try:
-            keys, values = zip(*map(self._factory.encode, records), strict=True)
+            keys, values = zip(*map(self._encode, records), strict=True)
         except Malformed as malformed:
             raise Refused(Code.INVALID_REQUEST, f"the log cannot hold it: {malformed}") from malformed
         body = encode_flat(values, keys, timestamps=[now] * len(values))
-        self.partition.append_own(body, len(values), now)
-
-    def _still_leads(self) -> bool:
-        """Whether this is the epoch we belong to: another host, here or elsewhere, reads the partition in the next one,
-        and must not find in it what it did not decide. `close` comes a few steps after the change."""
-        partition = self.partition
-        return partition.epoch == self.epoch and self._find_leader(*partition.tp) is partition
+        partition.append_own(body, len(values), now)
 
     def _answer_when_safe(self, replies: Replies) -> None:
         partition = self.partition

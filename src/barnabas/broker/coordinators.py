@@ -66,6 +66,8 @@ class Coordinators(Generic[M]):
         self._facts: Mapping[str, TopicFacts] = {}
         self._noted: ClusterImage | None = None
         """The image that the facts are of, or one with the same facts."""
+        self._count = 0
+        """How many partitions the topic has, once it is followed."""
         self._mine: Set[int] = frozenset()
         """The partitions that this broker leads."""
         self._loading: set[asyncio.Task[None]] = set()
@@ -85,8 +87,10 @@ class Coordinators(Generic[M]):
     # Finding a coordinator
 
     def partition_of(self, key: str) -> int:
-        topic = self._broker.metadata.image.topics.get(self._topic.name)
-        count = len(topic.partitions) if topic else self._topic.shape(self._broker.config).partitions
+        count = self._count
+        if not count:
+            topic = self._broker.metadata.image.topics.get(self._topic.name)
+            count = len(topic.partitions) if topic else self._topic.shape(self._broker.config).partitions
         return (java_hash(key) & 0x7FFFFFFF) % count
 
     async def find(self, key: str) -> BrokerId:
@@ -147,7 +151,9 @@ class Coordinators(Generic[M]):
 
     def follow(self, image: ClusterImage) -> None:
         """Host coordinators for partitions that are new here, and tell all of them about topics."""
-        if self._topic.name not in image.topics and not self._hosts:
+        topic = image.topics.get(self._topic.name)
+        self._count = len(topic.partitions) if topic else 0
+        if topic is None and not self._hosts:
             return
         if self._factory is None:
             if not self._loading:
