@@ -18,6 +18,7 @@ from barnabas.client.metadata import Address, Metadata, Snapshot
 from barnabas.client.metadata import Broker as MetadataBroker
 from barnabas.client.network import Network
 from barnabas.client.patience import Patience
+from barnabas.client.questions import Questions
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.testing import Broker
 from barnabas.types import BrokerId, TopicPartition
@@ -26,6 +27,11 @@ from barnabas.wire.frames import decode_request, encode_response, read_request_h
 from barnabas.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from barnabas.wire.messages.coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.wire.messages.fetch import FetchRequest, FetchResponse
+from barnabas.wire.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 from barnabas.wire.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -906,3 +912,32 @@ def test_what_may_pass_is_borne_as_long_as_there_is_time_for_a_pause(bootstrap: 
         with pytest.raises(Refused):
             Patience(found, 0.3).ask(partial(ask, until=1000, code=Code.COORDINATOR_LOAD_IN_PROGRESS))
         assert 2 < len(asked) < 1000
+
+
+def test_offsets_of_a_topic_that_nobody_reads_are_found_at_its_new_leader() -> None:
+    told_of = 0
+
+    def script(peer: Peer) -> None:
+        nonlocal told_of
+        while True:
+            header, request = peer.read()
+            if header.api_key == ApiKey.METADATA:
+                answer = peer.metadata()
+                told_of += bool(request.topics)
+                partitions = [MetadataResponsePartition(partition_index=0, leader_id=0, leader_epoch=told_of)]
+                answer.topics = [
+                    MetadataResponseTopic(name=each.name, partitions=partitions) for each in request.topics
+                ]
+                peer.answer(header, answer)
+            else:
+                epoch = request.topics[0].partitions[0].current_leader_epoch
+                code = Code.FENCED_LEADER_EPOCH if epoch < 2 else Code.NONE
+                found = ListOffsetsPartitionResponse(partition_index=0, error_code=code, offset=7)
+                topics = [ListOffsetsTopicResponse(name="t", partitions=[found])]
+                peer.answer(header, ListOffsetsResponse(topics=topics))
+
+    with scripted(script) as server, network(server.address) as found:
+        know_the_brokers(found)
+        questions = Questions(found, read_committed=False, timeout=10.0)
+        partition = TopicPartition("t", 0)
+        assert questions.offsets({partition: -1})[partition].offset == 7

@@ -4,7 +4,7 @@ Called in the user's thread. What may pass by itself is asked again until defaul
 for what there is not.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TypeVar
 
@@ -52,8 +52,13 @@ class Questions:
                     raise at
             return known
 
-        return self.retry(ask)
+        return self.retry(ask, {partition.topic for partition in map(TopicPartition._make, wanted)})
 
-    def retry(self, ask: Callable[[], T]) -> T:
-        """What `ask` gives, as soon as it gives something."""
-        return Patience(self._network, self._timeout).ask(ask)
+    def retry(self, ask: Callable[[], T], topics: Iterable[str] = ()) -> T:
+        """What `ask` gives, as soon as it gives something; it depends on who leads these topics, read or not."""
+
+        def refresh() -> None:
+            if topics:
+                self._network.post(lambda: self._network.refresh(topics))
+
+        return Patience(self._network, self._timeout, when_stale=refresh).ask(ask)
