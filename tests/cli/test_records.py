@@ -38,6 +38,34 @@ def test_keys_headers_and_nulls_come_out_as_json(barnabas: Run, topic: str) -> N
     assert all(each["headers"] == [["from", "cli"], ["n", "1"]] for each in found)
 
 
+def test_every_setting_of_the_client_can_be_given_by_kafkas_name(barnabas: Run, topic: str) -> None:
+    told = barnabas("produce", topic, "-X", "linger.ms=0.5", "--command-property", "acks=1", stdin="a\n")
+    assert told == (0, "", "")
+    found = barnabas(
+        "consume", topic, *TO_END, "-X", "isolation.level=read_committed", "-X", "check.crcs=false"
+    )
+    assert found == (0, "a\n", "")
+
+
+@pytest.mark.parametrize(
+    ("command", "given", "sentence"),
+    [
+        ("produce", "linger.m=5", "There is no setting 'linger.m': did you mean linger.ms?"),
+        ("produce", "fetch.max.wait.ms", "--command-property takes NAME=VALUE, not 'fetch.max.wait.ms'."),
+        ("produce", "batch.size=many", "batch.size cannot be 'many'."),
+        ("produce", "batch.size=0", "batch_size cannot be 0: it must be a whole number"),
+        ("consume", "isolation.level=x", "it must be read_uncommitted or read_committed."),
+    ],
+)
+def test_a_setting_that_cannot_be_is_one_sentence(
+    barnabas: Run, topic: str, command: str, given: str, sentence: str
+) -> None:
+    told = barnabas(command, topic, "-X", given, stdin="")
+    assert told.code != 0
+    assert sentence in told.err
+    assert "Traceback" not in told.err
+
+
 def test_bytes_that_are_no_text_may_be_typed(barnabas: Run, topic: str) -> None:
     byte = os.fsdecode(b"\xff")
     assert barnabas("produce", topic, "-k", byte, "-H", f"h={byte}", stdin="v\n") == (0, "", "")

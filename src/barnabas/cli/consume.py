@@ -5,13 +5,13 @@ import signal
 import sys
 import time
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from barnabas.cli.exits import INTERRUPTED, WrongUsage, ends_well, output
 from barnabas.cli.moments import moment
-from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap
+from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Properties, client_settings
 from barnabas.types import Offset, TopicPartition
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ def consume(
             "--format", "-f", metavar="FORMAT", help="value, key-value, json, or a template: '%k: %v\\n'."
         ),
     ] = "value",
+    properties: Properties = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Print records; goes on until Ctrl-C unless told where to stop.
@@ -81,24 +82,29 @@ def consume(
     """
     from barnabas.cli.formats import writer
     from barnabas.client.consumer import Consumer
+    from barnabas.client.declared import ConsumerSettings
 
     if from_beginning + (offset is not None) + (from_time is not None) > 1:
         raise WrongUsage("Give only one of --from-beginning, --offset and --from-time.")
     if offset is not None and not re.fullmatch(r"earliest|latest|-?\d{1,18}", offset):
         raise WrongUsage(f"--offset takes a number, earliest or latest, not {offset!r}.")
     write = writer(format)
+    ours: ConsumerSettings = {
+        "bootstrap_servers": bootstrap,
+        "client_id": "barnabas-cli",
+        "max_partition_fetch_bytes": 4 << 20,
+    }
+    settings: Any = {**ours, **client_settings(ConsumerSettings, properties)}
     if group is not None:
         if partition or offset is not None or from_time is not None:
             raise WrongUsage(
                 "A group says itself which partitions are read, and from where: `barnabas group reset` changes that."
             )
         reset = "earliest" if from_beginning else "latest"
-        _share(bootstrap, topic, group, reset, write, max_records, until_end, timeout_ms)
+        _share(settings, topic, group, reset, write, max_records, until_end, timeout_ms)
         return
     start = None if from_time is None else moment(from_time)
-    with Consumer(
-        bootstrap_servers=bootstrap, client_id="barnabas-cli", max_partition_fetch_bytes=4 << 20
-    ) as consumer:
+    with Consumer(**settings) as consumer:
         _assign(consumer, topic, partition or [])
         if from_beginning:
             consumer.seek_to_beginning()
@@ -110,7 +116,7 @@ def consume(
 
 
 def _share(
-    bootstrap: str,
+    settings: dict[str, Any],
     topic: str,
     group: str,
     reset: str,
@@ -123,13 +129,7 @@ def _share(
     from barnabas.client.consumer import Consumer
 
     stopping = _Stopping()
-    consumer = Consumer(
-        bootstrap_servers=bootstrap,
-        client_id="barnabas-cli",
-        group_id=group,
-        auto_offset_reset=reset,
-        max_partition_fetch_bytes=4 << 20,
-    )
+    consumer = Consumer(**{"auto_offset_reset": reset, **settings, "group_id": group})
     with consumer, stopping:
         ends = consumer.end_offsets(consumer.partitions_for(topic))
         consumer.subscribe([topic])

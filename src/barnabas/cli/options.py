@@ -1,7 +1,7 @@
 """Options that many commands share, declared once. Used by every command family."""
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -26,6 +26,16 @@ Configs: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
         "--config", metavar="NAME=VALUE", help="A setting of the topic; can be given several times."
+    ),
+]
+
+Properties: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--command-property",
+        "-X",
+        metavar="NAME=VALUE",
+        help="A setting of the client, by Kafka's name: linger.ms=50; several times.",
     ),
 ]
 
@@ -76,3 +86,28 @@ def pairs(settings: list[str] | None, option: str) -> dict[str, str]:
             raise WrongUsage(f"{option} takes NAME=VALUE, not {setting!r}.")
         found[name.strip()] = value
     return found
+
+
+def client_settings(declared: type, given: list[str] | None) -> dict[str, Any]:
+    """Settings of a client from NAME=VALUE, read by the types that it declares."""
+    from barnabas.client.declared import reader_of
+
+    settings: dict[str, Any] = {}
+    for each in given or []:
+        name, equals, text = each.partition("=")
+        setting = name.strip().replace(".", "_")
+        if not equals:
+            raise WrongUsage(f"--command-property takes NAME=VALUE, not {each!r}.")
+        if setting not in declared.__annotations__:
+            from difflib import get_close_matches
+
+            known = sorted(known.replace("_", ".") for known in declared.__annotations__)
+            near = get_close_matches(name.strip().replace("_", "."), known, n=1, cutoff=0.5)
+            raise WrongUsage(
+                f"There is no setting {name!r}" + (f": did you mean {near[0]}?" if near else ".")
+            )
+        try:
+            settings[setting] = reader_of(declared, setting)(text)
+        except ValueError:
+            raise WrongUsage(f"{name} cannot be {text!r}.") from None
+    return settings

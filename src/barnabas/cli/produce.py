@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from barnabas.cli.exits import WrongUsage, ends_well
-from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap
+from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Properties, client_settings
 from barnabas.errors import BarnabasError
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ def produce(
     timeout_ms: Annotated[
         int, typer.Option("--timeout", min=1, metavar="MS", help="How long to try before giving up.")
     ] = 30_000,
+    properties: Properties = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Send lines as records.
@@ -94,22 +95,23 @@ def produce(
     A JSON line has a value, and may have key, headers and timestamp; its partition counts with --keep-partitions.
     """
     from barnabas.cli.formats import reader
+    from barnabas.client.declared import ProducerSettings
     from barnabas.client.producer import Producer
 
     if keep_partitions and (format != "json" or partition is not None):
         raise WrongUsage("--keep-partitions goes with --format json, and not with --partition.")
     read = reader(format, key_separator, null_marker)
     headers = tuple(_header(each) for each in header or [])
-    with Producer(
-        bootstrap,
-        client_id="barnabas-cli",
-        acks=acks.value,
-        compression_type=compression_type.value,
-        batch_size=batch_size,
-        delivery_timeout_ms=timeout_ms,
-        max_block_ms=min(timeout_ms, 5_000),
-        max_request_size=LARGEST,
-    ) as producer:
+    ours: ProducerSettings = {
+        "client_id": "barnabas-cli",
+        "acks": acks.value,
+        "compression_type": compression_type.value,
+        "batch_size": batch_size,
+        "delivery_timeout_ms": timeout_ms,
+        "max_block_ms": min(timeout_ms, 5_000),
+        "max_request_size": LARGEST,
+    }
+    with Producer(bootstrap, **{**ours, **client_settings(ProducerSettings, properties)}) as producer:
         line = Line(producer, topic, read, key, headers, partition, keep_partitions)
         for path in files or [Path("-")]:
             line.name = "stdin" if str(path) == "-" else str(path)
