@@ -12,7 +12,6 @@ before the first of them). A folder that names another topic, or none, is set as
 import errno
 import logging
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
@@ -23,16 +22,20 @@ from barnabas.config import TopicConfig
 from barnabas.disk import Disk, passes
 from barnabas.errors import BarnabasError, Code, Refused, counted, reason_of
 from barnabas.log.checkpoint import CLEANER_OFFSETS, HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS
-from barnabas.log.directory import PARTITION_METADATA, DataDirectory, Owner, short_id
+from barnabas.log.directory import DataDirectory, Owner, short_id
 from barnabas.log.log import Log
+from barnabas.log.strays import (
+    DELETED,
+    STRAY,
+    FoundPartition,
+    is_deleted,
+    partition_named,
+    put_aside,
+    second_counts,
+    tell_of_stray,
+)
 from barnabas.types import BrokerId, Offset, TopicPartition
 
-DELETED, STRAY = "-delete", "-stray"
-
-_PARTITION = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,9})")
-_PUT_ASIDE = re.compile(r".+-[0-9]+\.[0-9a-f]{32}-(delete|stray)")
-"""Ours, and Kafka's: what else a directory holds is not touched."""
-_LONGEST_NAME = 255
 _CHECKPOINTS = (RECOVERY_POINTS, START_OFFSETS, HIGH_WATERMARKS, CLEANER_OFFSETS)
 
 _logger = logging.getLogger("barnabas.log")
@@ -48,17 +51,6 @@ class DirectoryUsage(NamedTuple):
     partitions: dict[TopicPartition, int]
 
 
-class _Folder(NamedTuple):
-    """A partition as it was found in a directory."""
-
-    tp: TopicPartition
-    directory: DataDirectory
-    log: Log
-    topic_id: UUID | None
-    high_watermark: Offset | None
-    cleaned: Offset | None
-
-
 class Directories:
     """Mutable: the directories and the logs in those that are online."""
 
@@ -69,7 +61,7 @@ class Directories:
         self._home: dict[TopicPartition, DataDirectory] = {}
         self._topic_ids: dict[TopicPartition, UUID | None] = {}
         """What the folders say; None where one says nothing."""
-        self._twins: list[_Folder] = []
+        self._twins: list[FoundPartition] = []
         """Second folders of partitions, in other directories: `set_aside_strays` decides which ones count."""
         self._lost: dict[TopicPartition, UUID | None] = {}
         """Partitions of directories that have failed, and the topics they are of."""
@@ -144,7 +136,7 @@ class Directories:
         try:
             directory.forget(tp)
             if self._disk.exists(directory.folder(tp)):
-                _put_aside(directory, tp, STRAY)  # of another topic of this name, which could not be removed
+                put_aside(directory, tp, STRAY)  # of another topic of this name, which could not be removed
             folder = directory.make_partition(tp, topic_id)
             log = Log.open(self._disk, folder, config, now=self._clock.now())
         except OSError as error:
@@ -176,54 +168,33 @@ class Directories:
         self._twins = []
         strays = []
         for tp in list(self.logs):
-            found = self._topic_ids[tp]
-            if tp in wanted and found is None and self.logs[tp].end == 0:
+            found, topic_id = self._topic_ids[tp], wanted.get(tp)
+            if topic_id is not None and found is None and self.logs[tp].end == 0:
                 # It was being made when the power went, and is made again.
                 self._put_aside(tp, DELETED)
-                continue
-            if tp in wanted and found == wanted[tp]:
-                continue
-            target = self._put_aside(tp, STRAY)
-            if tp not in wanted or found is not None:
-                _logger.warning("%s is not a partition of this cluster's topics: its folder is set aside", tp)
-            else:
-                _logger.warning(
-                    "%s does not say which topic its records are of: its folder is set aside as %s. If they are of the "
-                    "topic that is there now, stop the broker, put that folder back in the place of %s, and write "
-                    "'version: 0' and 'topic_id: %s' as two lines into %s in it",
-                    tp,
-                    target,
-                    tp,
-                    short_id(wanted[tp]),
-                    PARTITION_METADATA,
-                )
-            strays.append(tp)
+            elif topic_id is None or found != topic_id:
+                tell_of_stray(tp, self._put_aside(tp, STRAY), found, topic_id)
+                strays.append(tp)
         return strays
 
-    def _choose(self, twin: _Folder, wanted: UUID | None) -> None:
-        """Of two folders of a partition let the one count that is of the wanted topic and has records."""
+    def _choose(self, twin: FoundPartition, wanted: UUID | None) -> None:
+        """Let one of two folders of a partition count; the other is set aside."""
         tp = twin.tp
         if tp not in self.logs:
             return  # its directory has failed meanwhile, and it may be the one that counts
-        is_first = self._topic_ids[tp] == wanted
-        is_second = twin.topic_id == wanted
-        if is_first and is_second:
-            is_first, is_second = self.logs[tp].end > 0, twin.log.end > 0
-            if is_first and is_second:
-                raise BarnabasError(
-                    f"{tp} is in {self._home[tp].path} and in {twin.directory.path}: move one of them away."
-                )
-        first = self._home[tp].path
-        if not is_second or wanted is None:
+        home = self._home[tp]
+        first = FoundPartition(tp, home, self.logs[tp], self._topic_ids[tp], None, None)
+        if second_counts(first, twin, wanted):
+            self._put_aside(tp, STRAY)
+            self._use(twin)
+            kept, other = twin.directory, home
+        else:
             with self._working(twin.directory):
-                _put_aside(twin.directory, tp, STRAY)
-            _logger.warning("%s is in %s; that in %s is set aside", tp, first, twin.directory.path)
-            return
-        self._put_aside(tp, STRAY)
-        _logger.warning("%s is in %s; that in %s is set aside", tp, twin.directory.path, first)
-        self._use(twin)
+                put_aside(twin.directory, tp, STRAY)
+            kept, other = home, twin.directory
+        _logger.warning("%s is in %s; that in %s is set aside", tp, kept.path, other.path)
 
-    def _use(self, found: _Folder) -> None:
+    def _use(self, found: FoundPartition) -> None:
         tp = found.tp
         self._home[tp] = found.directory
         self._topic_ids[tp] = found.topic_id
@@ -368,12 +339,11 @@ class Directories:
         with self._opening(directory):
             points, starts, marks, cleaned = (directory.read_checkpoint(name) for name in _CHECKPOINTS)
             for name in self._disk.list(directory.path):
-                match = _PARTITION.fullmatch(name)
-                if _PUT_ASIDE.fullmatch(name) and name.endswith(DELETED):
+                if is_deleted(name):
                     directory.try_to_remove(name)
-                if match is None or name.endswith((DELETED, STRAY)) or not directory.has_folder(name):
+                tp = partition_named(name)
+                if tp is None or not directory.has_folder(name):
                     continue
-                tp = TopicPartition(match[1], int(match[2]))
                 is_twin = tp in self._home
                 if not is_twin:
                     self._home[tp] = directory
@@ -386,11 +356,13 @@ class Directories:
                     start_offset=starts.get(tp, Offset(0)),
                     clean=directory.was_clean,
                 )
-                twin = _Folder(tp, directory, log, directory.topic_id(tp), marks.get(tp), cleaned.get(tp))
+                found = FoundPartition(
+                    tp, directory, log, directory.topic_id(tp), marks.get(tp), cleaned.get(tp)
+                )
                 if is_twin:
-                    self._twins.append(twin)
+                    self._twins.append(found)
                 else:
-                    self._use(twin)
+                    self._use(found)
             reached = {tp: self.logs[tp].recovery_point for tp in self._in(directory)}
             if any(at < points.get(tp, Offset(0)) for tp, at in reached.items()):
                 # Before anything is appended: what is written there next does not last yet.
@@ -446,7 +418,7 @@ class Directories:
         self.cleaned.pop(tp, None)
         self.high_watermarks.pop(tp, None)
         with self._working(directory):
-            target = _put_aside(directory, tp, suffix)
+            target = put_aside(directory, tp, suffix)
             if suffix == DELETED:
                 directory.try_to_remove(target)
         return target
@@ -466,11 +438,3 @@ class Directories:
     def _release(self) -> None:
         for directory in self._all:
             directory.release()
-
-
-def _put_aside(directory: DataDirectory, tp: TopicPartition, suffix: str) -> str:
-    """Give a partition's folder a name under which nobody looks for it."""
-    ending = f"-{tp.partition}.{os.urandom(16).hex()}{suffix}"
-    target = tp.topic[: _LONGEST_NAME - len(ending)] + ending
-    directory.rename_folder(str(tp), target)
-    return target
