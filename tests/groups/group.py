@@ -20,6 +20,7 @@ import pytest
 from tests.groups.ledger import Ledger
 
 ROOT = Path(__file__).resolve().parents[2]
+JAVA_MEMBER = Path(__file__).with_name("members") / "JavaMember.java"
 PARTITIONS = 16
 WAIT_S = 120.0
 SESSION_MS = 6000
@@ -239,11 +240,10 @@ def marked(kinds: Iterable[Kind]) -> list[Any]:
     ]
 
 
-def compile_java(libs: Path, folder: Path) -> str:
-    """Compiles the Java member; gives the class path to run it with."""
+def compile_java(libs: Path, folder: Path, source: Path = JAVA_MEMBER) -> str:
+    """Compiles a Java source; gives the class path to run it with."""
     jars = [str(jar) for name in ("kafka-clients", "slf4j-api") for jar in sorted(libs.glob(f"{name}-*.jar"))]
     path = os.pathsep.join([str(folder), *jars])
-    source = Path(__file__).with_name("members") / "JavaMember.java"
     done = subprocess.run(
         ["javac", "-cp", path, "-d", str(folder), str(source)], capture_output=True, text=True, check=False
     )

@@ -7,7 +7,7 @@ skipped, and nothing that was committed was read again.
 """
 
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -55,6 +55,10 @@ class Ledger:
         self.ended: set[str] = set()
         self.refusals_are_unsure = False
         """After a crash of the broker: a commit may have been stored and its answer lost."""
+        self.stumbles: Counter[str] = Counter()
+        """How often a poll of Java's KIP-848 consumer failed by a race of its own threads (PositionRace.java)."""
+        self.leader_changes = 0
+        """How often tests have changed the leaders of partitions: each may cost a member one stumble."""
 
     # What members tell
 
@@ -126,6 +130,9 @@ class Ledger:
             if take is not None and not self.refusals_are_unsure:
                 take.unsure.discard(offset)
 
+    def _stumbled(self, member: str, told: dict[str, Any]) -> None:
+        self.stumbles[member] += 1
+
     def _trouble(self, member: str, told: dict[str, Any]) -> None:
         pass
 
@@ -187,6 +194,11 @@ class Ledger:
                 faults += self._faults_of_takes(partition, end)
                 faults += self._faults_of_ownership(partition)
             faults += self._faults_of_generations()
+            faults += [
+                f"{member} stumbled {times} times over {self.leader_changes} changes of leaders"
+                for member, times in self.stumbles.items()
+                if times > self.leader_changes
+            ]
             assert not faults, "\n".join(faults[:10]) + "\n" + self.state()
 
     def _faults_of_takes(self, partition: int, end: int) -> list[str]:

@@ -31,8 +31,13 @@ def killed(member: str) -> Line:
     return member, {"event": "silenced", "for_good": True}
 
 
-def judge(*lines: Line, end: int = 10) -> None:
+def stumbled(member: str) -> Line:
+    return member, {"event": "stumbled", "why": "a race of its own"}
+
+
+def judge(*lines: Line, end: int = 10, leader_changes: int = 0) -> None:
     ledger, clock = Ledger(1, 3000), itertools.count(1)
+    ledger.leader_changes = leader_changes
     for member, told in lines:
         ledger.note(member, {"at": next(clock), **told})
     ledger.judge([end])
@@ -54,6 +59,13 @@ def test_a_commit_that_was_refused_may_be_read_again() -> None:
 def test_a_commit_whose_answer_nobody_heard_may_count_or_not(start: int) -> None:
     unheard = commit("a", 6, answer="")
     judge(*FIRST, *unheard, killed("a"), got("b", 2), read("b", start, 10), *commit("b", 10))
+
+
+def test_a_member_may_stumble_once_for_each_change_of_leaders() -> None:
+    story = [got("a"), read("a", 0, 6), stumbled("a"), read("a", 6, 10), *commit("a", 10)]
+    judge(*story, leader_changes=1)
+    with pytest.raises(AssertionError, match="a stumbled 1 times over 0 changes"):
+        judge(*story)
 
 
 @pytest.mark.parametrize(

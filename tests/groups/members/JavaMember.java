@@ -12,6 +12,7 @@ import java.util.Map;
 import java.util.TreeMap;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.KafkaException;
@@ -19,6 +20,7 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 public final class JavaMember implements ConsumerRebalanceListener {
+    private static final String LOST_RACE = "Cannot set a new position without a valid current position";
     private static final PrintStream STORY = System.out;
     private static volatile boolean leaving = false;
 
@@ -58,7 +60,7 @@ public final class JavaMember implements ConsumerRebalanceListener {
     private void run() {
         while (!leaving) {
             List<String> rows = new ArrayList<>();
-            for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(100))) {
+            for (ConsumerRecord<byte[], byte[]> record : poll()) {
                 rows.add("[" + record.partition() + "," + record.offset() + "]");
                 pending.put(record.partition(), record.offset() + 1);
             }
@@ -71,6 +73,37 @@ public final class JavaMember implements ConsumerRebalanceListener {
         }
         consumer.close();
         tell("left", "\"partitions\":[]");
+    }
+
+    // The KIP-848 consumer may throw this when a leader's epoch has changed: its background thread asks for a position
+    // to be validated while the application's thread moves it (PositionRace.java shows it without a broker). What the
+    // same poll had taken from other partitions is lost to us, their positions are past it: so we go back, as every
+    // application would have to. The ledger holds how often against how often a leader changed.
+    private ConsumerRecords<byte[], byte[]> poll() {
+        try {
+            return consumer.poll(Duration.ofMillis(100));
+        } catch (IllegalStateException thrown) {
+            if (thrown.getClass() != IllegalStateException.class || !LOST_RACE.equals(thrown.getMessage())) {
+                throw thrown;
+            }
+            tell("stumbled", "\"why\":\"" + LOST_RACE + "\"");
+            goBack();
+            return ConsumerRecords.empty();
+        }
+    }
+
+    // To the end of what was told: that is committed, or still to be.
+    private void goBack() {
+        consumer.committed(consumer.assignment()).forEach((place, committed) -> {
+            Long next = pending.get(place.partition());
+            if (next != null) {
+                consumer.seek(place, next);
+            } else if (committed != null) {
+                consumer.seek(place, committed.offset());
+            } else {
+                consumer.seekToBeginning(List.of(place));
+            }
+        });
     }
 
     private void commit() {
