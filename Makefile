@@ -25,7 +25,7 @@ CHECK_PYTHON = if ! $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11
 SPARK_VERSIONS ?= 4.1.4 4.2.1
 SPARK_TESTS := tests/spark tests/pipelines tests/streams tests/connect
 
-.PHONY: help run demo test test-again test-fast test-spark-versions soak check format bench compile install clean
+.PHONY: help run demo test test-ci test-again test-fast test-spark-versions soak check format bench compile install clean
 
 help:  ## List what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -40,9 +40,14 @@ test: $(VENV)/.all  ## Set up, then run all tests, the fast ones first (ARGS="-k
 	@echo "Testing ..."
 	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) $(ARGS)
 
-test-again: $(VENV)/.all  ## Only the tests that failed the last time, one after the other
+# Only after a run that came to its end (1: tests failed): after any other there are tests that nobody ran.
+test-ci: $(VENV)/.all  ## As CI does: all tests, and those marked `shares_cores` that failed once more
+	@echo "Testing ..."
+	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) $(ARGS) || { [ $$? -eq 1 ] && $(MAKE) --no-print-directory test-again; }
+
+test-again: $(VENV)/.all  ## The tests that failed the last time, one after the other, if all are marked `shares_cores`
 	@echo "Testing what failed once more, alone ..."
-	@$(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(ARGS)
+	@$(BIN)/python -m pytest --last-failed --last-failed-no-failures none --only-sharing-cores $(ARGS)
 
 test-fast: $(VENV)/.all  ## Only the tests that take moments
 	@$(BIN)/python -m pytest -m "not slow and not java" $(ARGS)

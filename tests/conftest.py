@@ -20,6 +20,7 @@ import pytest
 
 from tests.process import BrokerProcess
 
+pytest_plugins = ("tests.shares_cores",)
 pytest.register_assert_rewrite("tests.clients.promises", "tests.log.batches")
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -31,6 +31,7 @@ def loaded(statement: str) -> tuple[set[str], int]:
     return set(done.stdout.split()), sum(map(int, each))
 
 
+@pytest.mark.shares_cores("an import takes the time that its process waits for a core, too")
 def test_import_barnabas_is_light() -> None:
     modules, _ = loaded("import barnabas")
     assert {name for name in modules if name.startswith("barnabas")} == {"barnabas"}

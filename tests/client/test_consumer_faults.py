@@ -105,6 +105,7 @@ def test_a_broker_that_is_killed_and_comes_back_costs_no_record(
         assert sum(consumer.committed(consumer.assignment()).values()) == 200
 
 
+@pytest.mark.shares_cores("what was fetched must come within 3.5 s of the clock")
 def test_a_broker_that_stands_still_for_a_while_is_waited_for(
     start_broker: Callable[..., BrokerProcess],
 ) -> None:

@@ -197,6 +197,7 @@ def test_reading_goes_on_while_a_cooperative_group_waits_for_a_member(new_group:
     group.settle(first, second, third)
 
 
+@pytest.mark.shares_cores("a member is missed if its heartbeats get no core for two seconds")
 def test_a_killed_member_s_partitions_go_to_others_with_what_it_did_not_commit(
     new_group: Callable[[], Group],
 ) -> None:
@@ -222,6 +223,7 @@ def test_a_killed_member_s_partitions_go_to_others_with_what_it_did_not_commit(
 
 
 @pytest.mark.slow(seconds=7)
+@pytest.mark.shares_cores("a member is missed if its heartbeats get no core for two seconds")
 def test_a_user_who_works_for_long_keeps_its_membership(new_group: Callable[[], Group]) -> None:
     """Heartbeats go on beside it: for three sessions nobody else gets a partition."""
     group, heard = new_group(), Listener()
@@ -235,6 +237,7 @@ def test_a_user_who_works_for_long_keeps_its_membership(new_group: Callable[[], 
     assert heard.story == [("assigned", ALL)]
 
 
+@pytest.mark.shares_cores("a member that gets no core for 0.3 s has not polled in time")
 def test_a_user_who_does_not_poll_in_time_loses_its_partitions(new_group: Callable[[], Group]) -> None:
     group, heard = new_group(), Listener()
     first = group.join(heard, max_poll_interval_ms=300)

@@ -25,6 +25,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize("kind", marked(KINDS))
+@pytest.mark.shares_cores("of four processes none may go without a core for six seconds")
 def test_others_go_on_from_what_a_killed_and_a_stopped_member_committed(
     kind: Kind, groups_bootstrap: str, new_stream: NewStream, new_group: NewGroup
 ) -> None:
