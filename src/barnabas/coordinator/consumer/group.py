@@ -10,12 +10,12 @@ refused leaves no record.
 
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
-from uuid import UUID
 
 from barnabas.config import BrokerConfig
 from barnabas.coordinator.classic.group import State
 from barnabas.coordinator.consumer import classic_members
 from barnabas.coordinator.consumer.assignors import Target
+from barnabas.coordinator.consumer.described import described
 from barnabas.coordinator.consumer.heartbeats import (
     assignment_of,
     check_epoch,
@@ -25,14 +25,13 @@ from barnabas.coordinator.consumer.heartbeats import (
     owned_of,
     told,
 )
-from barnabas.coordinator.consumer.member import AWAY, JOINING, LEFT, Held, Member
+from barnabas.coordinator.consumer.member import AWAY, JOINING, LEFT, Member
 from barnabas.coordinator.consumer.reconciliation import Owned, reconcile
 from barnabas.coordinator.consumer.state import ConsumerGroupState
 from barnabas.coordinator.consumer.targets import (
     assign,
     hash_of,
     offered_assignors,
-    preferred_assignor,
     resolve,
     subscribed,
 )
@@ -45,10 +44,7 @@ from barnabas.errors import Code, Refused
 from barnabas.wire.messages.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
-    ConsumerGroupMember,
-    DescribedAssignment,
     DescribedConsumerGroup,
-    DescribedTopicPartitions,
 )
 from barnabas.wire.messages.groups import (
     DescribedGroup,
@@ -251,31 +247,7 @@ class ConsumerGroup:
         return DescribedGroup(group_id=self.id, group_state=State.DEAD.value)
 
     def described_consumer(self, topics: Topics) -> DescribedConsumerGroup:
-        names = {facts.id: name for name, facts in topics.items()}
-        state = self.state
-        return DescribedConsumerGroup(
-            group_id=self.id,
-            group_state=state.phase,
-            group_epoch=state.epoch,
-            assignment_epoch=state.target_epoch,
-            assignor_name=preferred_assignor(state.members.values(), self._config),
-            members=[
-                ConsumerGroupMember(
-                    member_id=member.id,
-                    instance_id=member.instance_id,
-                    rack_id=member.rack_id,
-                    member_epoch=member.epoch,
-                    client_id=member.client_id,
-                    client_host=member.client_host,
-                    subscribed_topic_names=list(member.topics),
-                    subscribed_topic_regex=member.regex,
-                    assignment=_described(member.assigned, names),
-                    target_assignment=_described(state.targets.get(member.id, {}), names),
-                    member_type=1 if member.classic is None else 0,
-                )
-                for member in state.members.values()
-            ],
-        )
+        return described(self.state, self._config, topics)
 
     def is_subscribed(self, topic: str) -> bool:
         return topic in subscribed(self.state.members.values(), self.state.regexes)
@@ -446,13 +418,3 @@ class ConsumerGroup:
             records.append(after.assignment_record(self.id))
             self.timers.revocation(after, now)
         return after
-
-
-def _described(held: Held | Target, names: Mapping[UUID, str]) -> DescribedAssignment:
-    return DescribedAssignment(
-        [
-            DescribedTopicPartitions(topic, names[topic], sorted(partitions))
-            for topic, partitions in held.items()
-            if topic in names
-        ]
-    )
