@@ -4,6 +4,8 @@ The neighbour here adds numbers under names. It knows no groups, and the broker 
 """
 
 import asyncio
+import os
+import threading
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +18,7 @@ from barnabas.broker.coordinators import Coordinators, InternalTopic, TopicShape
 from barnabas.cluster.image import LeaderRestarted
 from barnabas.config import BrokerConfig, broker_config
 from barnabas.coordinator.effects import NEVER, Context, TopicChanges, TopicFacts
+from barnabas.disk import RealDisk, RealFile
 from barnabas.errors import Code, Refused
 from barnabas.types import Buffer
 
@@ -78,12 +81,19 @@ class SumsFactory:
         return bytes(key).decode(), int(bytes(value or b"0"))
 
 
-def with_broker(data: Path, work: Callable[[Broker, Coordinators[Sums]], Awaitable[None]]) -> None:
+def with_broker(
+    data: Path,
+    work: Callable[[Broker, Coordinators[Sums]], Awaitable[None]],
+    disk: RealDisk | None = None,
+    **settings: str,
+) -> None:
     """Run something beside a broker that has a second kind of coordinators."""
-    config, _ = broker_config({"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(data)})
+    given = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(data)}
+    given |= {name.replace("_", "."): value for name, value in settings.items()}
+    config, _ = broker_config(given)
 
     async def run() -> None:
-        broker = Broker(config)
+        broker = Broker(config, disk=disk)
         await broker.start()
         try:
             sums = Coordinators[Sums](broker, TOPIC, SumsFactory)
@@ -153,3 +163,50 @@ def test_another_leader_epoch_ends_a_host_and_begins_another(tmp_path: Path) -> 
         assert await add(sums, "a", 1) == 7
 
     with_broker(tmp_path, work)
+
+
+class SlowDisk(RealDisk):
+    """Brings the records of the sums to the disk only while it is `free`."""
+
+    def __init__(self) -> None:
+        self.free = threading.Event()
+        self.free.set()
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        file = super().open(path, create=create)
+        return SlowFile(file, self.free) if TOPIC.name in path and path.endswith(".log") else file
+
+
+class SlowFile(RealFile):
+    __slots__ = ("_free",)
+
+    def __init__(self, file: RealFile, free: threading.Event) -> None:
+        super().__init__(file.path, os.dup(file.fileno()))
+        self._free = free
+
+    def sync(self) -> None:
+        assert self._free.wait(DEADLINE_S)
+        super().sync()
+
+
+def test_what_an_epoch_has_left_above_the_watermark_counts_in_the_next(tmp_path: Path) -> None:
+    disk = SlowDisk()
+
+    async def work(broker: Broker, sums: Coordinators[Sums]) -> None:
+        await sums.find("a")
+        assert await add(sums, "a", 5) == 5
+        disk.free.clear()
+        former = sums.host("a").ask(("add", "a", 10), Context(0))
+        assert isinstance(former, asyncio.Future), "it waits for the disk"
+        await broker.metadata.change(lambda image: [LeaderRestarted(broker.id)])
+        after = asyncio.create_task(add(sums, "a", 1))
+        with pytest.raises(Refused):
+            await former
+        # The answer of the next epoch waits, too: it is made of what could still be lost.
+        while not any(host._owed for host in sums._hosts.values()):
+            await asyncio.sleep(0)
+        assert not after.done()
+        disk.free.set()
+        assert await after == 16
+
+    with_broker(tmp_path, work, disk, log_flush_interval_messages="1")

@@ -178,7 +178,8 @@ class CoordinatorHost(Generic[M]):
     # Loading
 
     async def load(self) -> None:
-        """Replay the partition, in slices, up to where it ends now: only this host writes to it.
+        """Replay the partition, in slices, up to where it ends now: only this host writes to it. What the epoch before has
+        left above the high watermark counts; an answer that is made of it waits until that has passed it.
 
         Damage costs what is damaged, and one line of the log. Raises Refused where the disk cannot be read at all for
         the moment: then this may be called again, and begins anew.
@@ -187,7 +188,7 @@ class CoordinatorHost(Generic[M]):
         self.replayed = 0
         damage = Damage()
         try:
-            for piece in self.partition.log.salvage(self.partition.high_watermark):
+            for piece in self.partition.log.salvage(self.partition.log.end):
                 damage.pass_over(piece.damaged)
                 self._replay(piece, damage)
                 await asyncio.sleep(0)
