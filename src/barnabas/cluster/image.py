@@ -5,7 +5,7 @@ from any thread. A change costs what it touches, and so does the difference betw
 else there is: topics lie in maps that share all that is the same.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import NamedTuple, NewType, TypeAlias, TypeVar
@@ -208,6 +208,12 @@ class Topics(Mapping[str, TopicImage]):
     def get(self, name: object, default: object = None) -> "TopicImage | None":  # type: ignore[override]
         found: TopicImage | None = self._by_name.get(name, default)
         return found
+
+    def values(self) -> ValuesView[TopicImage]:
+        return self._by_name.values()
+
+    def items(self) -> ItemsView[str, TopicImage]:
+        return self._by_name.items()
 
     def __getitem__(self, name: str) -> TopicImage:
         return self._by_name[name]
