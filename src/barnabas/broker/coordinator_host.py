@@ -178,8 +178,8 @@ class CoordinatorHost(Generic[M]):
     # Loading
 
     async def load(self) -> None:
-        """Replay the partition, in slices, up to where it ends now: only this host writes to it. What the epoch before has
-        left above the high watermark counts; an answer that is made of it waits until that has passed it.
+        """Replay the partition, in slices, up to where it ends now: only this host writes to it. What the epoch before
+        has left above the high watermark counts; an answer that is made of it waits until that has passed it.
 
         Damage costs what is damaged, and one line of the log. Raises Refused where the disk cannot be read at all for
         the moment: then this may be called again, and begins anew.
