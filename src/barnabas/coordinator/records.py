@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, TypeAlias
 from uuid import UUID
 
 from barnabas.types import Buffer
-from barnabas.wire.apis import NEVER, Versions
+from barnabas.wire.apis import NO_VERSION, Versions
 from barnabas.wire.codec import Malformed, decoder, encoder
 from barnabas.wire.schema import (
     NO_ID,
@@ -28,7 +28,7 @@ from barnabas.wire.schema import (
     Uuid,
 )
 
-_KEY = Versions(0, 0, NEVER)
+_KEY = Versions(0, 0, NO_VERSION)
 _VALUE = Versions(0, 0, 0)
 _PREFIX = Struct(">h")
 _GROUP, _SIZE, _NUMBER = Struct(">hh").pack, Struct(">h").pack, Struct(">i").pack

@@ -45,8 +45,9 @@ class ApiKey(IntEnum):
     CONSUMER_GROUP_DESCRIBE = 69
 
 
-NEVER = 1 << 15
-"""Later than any version: the first flexible version of an API that has none."""
+NO_VERSION = 1 << 15
+"""Above every version: what begins with it never begins (an API without flexible versions, a field that is never null),
+and what lasts until it never ends."""
 
 
 class Versions(NamedTuple):
@@ -117,7 +118,7 @@ APIS: dict[int, Api] = {
         _api(ApiKey.CREATE_PARTITIONS, "CreatePartitions", (0, 3), 2, "topics"),
         _api(ApiKey.DELETE_GROUPS, "DeleteGroups", (0, 2), 2, "groups"),
         _api(ApiKey.INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", (0, 1), 1, "configs"),
-        _api(ApiKey.OFFSET_DELETE, "OffsetDelete", (0, 0), NEVER, "offsets"),
+        _api(ApiKey.OFFSET_DELETE, "OffsetDelete", (0, 0), NO_VERSION, "offsets"),
         _api(ApiKey.DESCRIBE_CLUSTER, "DescribeCluster", (0, 1), 0, "cluster"),
         _api(ApiKey.DESCRIBE_PRODUCERS, "DescribeProducers", (0, 0), 0, "producers"),
         _api(ApiKey.CONSUMER_GROUP_HEARTBEAT, "ConsumerGroupHeartbeat", (0, 1), 0, "consumer_groups"),

@@ -7,7 +7,8 @@ import struct
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from barnabas.wire.schema import ALWAYS, Chunk, Field, Malformed, Records, String, Uuid, fields_of
+from barnabas.wire.apis import NO_VERSION
+from barnabas.wire.schema import Chunk, Field, Malformed, Records, String, Uuid, fields_of
 from barnabas.wire.source import Source, element_of
 
 Encoder = Callable[[Any, bytearray], list[Chunk]]
@@ -52,7 +53,7 @@ class EncoderSource(Source):
             self.line(f"if {value} is None: {size} = {null}")
             self.line("else:")
             self.depth += 1
-        elif f.nullable_since < ALWAYS:
+        elif f.nullable_since < NO_VERSION:
             self.line(f"if {value} is None: unset({f.name!r}, {self.version})")
         if f.kind is String and not f.is_array:
             self.line(f"{value} = {value}.encode()")

@@ -11,11 +11,11 @@ from struct import Struct, error
 from typing import Any, NamedTuple, TypeVar
 
 from barnabas.types import Buffer
-from barnabas.wire.apis import APIS, ApiKey, request_class
+from barnabas.wire.apis import APIS, NO_VERSION, ApiKey, request_class
 from barnabas.wire.codec import decode, encoder
 from barnabas.wire.decoding import skip_tags
 from barnabas.wire.encoding import Encoder
-from barnabas.wire.schema import ALWAYS, Chunk, Malformed, Message
+from barnabas.wire.schema import Chunk, Malformed, Message
 
 M = TypeVar("M", bound=Message)
 
@@ -36,7 +36,7 @@ _RESPONSE_V0 = Struct(">ii")
 _RESPONSE_V1 = Struct(">iix")  # x: no tagged fields
 
 _flexible_requests = {int(api.key): api.flexible for api in APIS.values()}
-_flexible_responses = _flexible_requests | {int(ApiKey.API_VERSIONS): ALWAYS}
+_flexible_responses = _flexible_requests | {int(ApiKey.API_VERSIONS): NO_VERSION}
 _responders: dict[tuple[type[Any], int], tuple[Encoder, Callable[[int, int], bytes]]] = {}
 
 
@@ -57,7 +57,7 @@ def read_request_header(view: memoryview, at: int = 0) -> RequestHeader:
             at = stop
         elif size != -1:
             raise Malformed(f"a client id has length {size}")
-        if version >= _flexible_requests.get(key, ALWAYS):
+        if version >= _flexible_requests.get(key, NO_VERSION):
             tags = view[at]
             at += 1
             if tags:

@@ -35,16 +35,13 @@ from uuid import UUID
 
 from barnabas.errors import BarnabasError
 from barnabas.types import Buffer
-from barnabas.wire.apis import NEVER, ApiKey, Versions
+from barnabas.wire.apis import NO_VERSION, ApiKey, Versions
 
 Chunk: TypeAlias = Buffer | Sized
 """A piece of a message on its way out: bytes, or whatever the sender knows to send and has a length."""
 
 NO_ID = UUID(int=0)
 """Stands where a topic has no id."""
-
-ALWAYS = NEVER
-"""Later than any version."""
 
 
 class Malformed(BarnabasError):
@@ -143,7 +140,7 @@ def _default(cls: type[Any], field: Any) -> object:
 
 def _field(name: str, hint: Any, default: object) -> Field:
     kind: Kind | None = None
-    since, until, tag = 0, ALWAYS, None
+    since, until, tag = 0, NO_VERSION, None
     nullable_since: int | None = None
     if get_origin(hint) is Annotated:
         hint, *words = get_args(hint)
@@ -165,7 +162,7 @@ def _field(name: str, hint: Any, default: object) -> Field:
     is_array = is_tuple or get_origin(plain) is list
     struct = None if kind else get_args(plain)[0] if is_array else plain
     if type(None) not in options:
-        nullable_since = ALWAYS
+        nullable_since = NO_VERSION
     elif nullable_since is None:
-        nullable_since = ALWAYS if tag is not None and struct and not is_array else 0
+        nullable_since = NO_VERSION if tag is not None and struct and not is_array else 0
     return Field(name, kind, struct, is_array, is_tuple, nullable_since, since, until, tag, default)

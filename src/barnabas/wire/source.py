@@ -11,8 +11,8 @@ into a source: it is made of our own field names and numbers only.
 import struct
 from typing import Any
 
-from barnabas.wire.apis import APIS, Api, Versions
-from barnabas.wire.schema import ALWAYS, Field, Malformed, String, fields_of
+from barnabas.wire.apis import APIS, NO_VERSION, Api, Versions
+from barnabas.wire.schema import Field, Malformed, String, fields_of
 
 
 class Source:
@@ -70,7 +70,7 @@ class Source:
 
 def element_of(f: Field) -> Field:
     """An array's element, seen as a field of its own."""
-    return f._replace(is_array=False, is_tuple=False, nullable_since=ALWAYS)
+    return f._replace(is_array=False, is_tuple=False, nullable_since=NO_VERSION)
 
 
 def _failed(name: str, problem: Exception) -> Malformed:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from struct import Struct, error
 from typing import Annotated, Any, ClassVar, TypeVar
 
-from barnabas.wire.apis import NEVER, Versions
+from barnabas.wire.apis import NO_VERSION, Versions
 from barnabas.wire.codec import Malformed, decoder, encoder
 from barnabas.wire.schema import Bytes, Int32, Since, String
 
@@ -26,7 +26,7 @@ class PartitionsOfTopic:
 
 @dataclass(slots=True)
 class Subscription:
-    versions: ClassVar[Versions] = Versions(0, _LATEST, NEVER)
+    versions: ClassVar[Versions] = Versions(0, _LATEST, NO_VERSION)
     open_ended: ClassVar[bool] = True
 
     topics: Annotated[list[str], String] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Subscription:
 
 @dataclass(slots=True)
 class AssignedPartitions:
-    versions: ClassVar[Versions] = Versions(0, _LATEST, NEVER)
+    versions: ClassVar[Versions] = Versions(0, _LATEST, NO_VERSION)
     open_ended: ClassVar[bool] = True
 
     assigned_partitions: list[PartitionsOfTopic] = field(default_factory=list)
@@ -49,7 +49,7 @@ class AssignedPartitions:
 class StickyUserData:
     """What members of the sticky assignor had when they joined; the first clients did not tell the generation."""
 
-    versions: ClassVar[Versions] = Versions(0, 1, NEVER)
+    versions: ClassVar[Versions] = Versions(0, 1, NO_VERSION)
 
     partitions: list[PartitionsOfTopic] = field(default_factory=list)
     generation: Annotated[int, Int32, Since(1)] = -1
