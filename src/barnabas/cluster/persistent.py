@@ -8,6 +8,7 @@ by CRC-32 and not by Python: the order of iteration is then the same in every pr
 """
 
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
+from itertools import chain
 from typing import Any, Generic, TypeVar, cast
 from zlib import crc32
 
@@ -78,8 +79,7 @@ class PersistentMap(Mapping[K, V], Generic[K, V]):
         return self._size
 
     def __iter__(self) -> Iterator[K]:
-        for leaf in _leaves(self._root):
-            yield from leaf
+        return chain.from_iterable(_leaves(self._root))
 
     def items(self) -> ItemsView[K, V]:
         return _Items(self)
@@ -97,8 +97,7 @@ class _Items(ItemsView[K, V]):
     _mapping: PersistentMap[K, V]
 
     def __iter__(self) -> Iterator[tuple[K, V]]:
-        for leaf in _leaves(self._mapping._root):
-            yield from leaf.items()
+        return chain.from_iterable(map(dict.items, _leaves(self._mapping._root)))
 
 
 class _Values(ValuesView[V]):
@@ -107,8 +106,7 @@ class _Values(ValuesView[V]):
     _mapping: PersistentMap[Any, V]
 
     def __iter__(self) -> Iterator[V]:
-        for leaf in _leaves(self._mapping._root):
-            yield from leaf.values()
+        return chain.from_iterable(map(dict.values, _leaves(self._mapping._root)))
 
 
 _MISSING: Any = object()
@@ -143,10 +141,8 @@ def _without(node: _Node, key: Any, bits: int, shift: int) -> _Node:
 
 def _leaves(node: _Node) -> Iterator[dict[Any, Any]]:
     if node.__class__ is dict:
-        yield node
-    else:
-        for child in node:
-            yield from _leaves(child)
+        return iter((node,))
+    return chain.from_iterable(map(_leaves, node))
 
 
 def _changed(old: _Node, new: _Node) -> Iterator[Any]:
