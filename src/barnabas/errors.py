@@ -3,7 +3,7 @@
 `Refused` is how any layer below the router says no: the router, and only it, turns it into a response. A client
 raises the same: `except errors.MessageTooLarge` catches one code, `except errors.Retriable` all that may pass.
 Always holds: `Refused(code)` is of the code's own class, whose name is the code's in CamelCase. The classes live in
-`kinds` and are made when the first is needed: 3 ms that the start of a broker does not pay.
+`error_classes` and are made when the first is needed: 3 ms that the start of a broker does not pay.
 """
 
 from enum import IntEnum
@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from barnabas.kinds import *  # noqa: F403
+    from barnabas.error_classes import *  # noqa: F403
 
 
 class Code(IntEnum):
@@ -32,7 +32,7 @@ class Code(IntEnum):
         try:
             return self._kind
         except AttributeError:
-            import_module("barnabas.kinds")
+            import_module("barnabas.error_classes")
             return self._kind
 
     UNKNOWN_SERVER_ERROR = -1, "Something unforeseen went wrong in the broker; its log has the details."
@@ -230,7 +230,7 @@ class Stale(Retriable):
 
 
 def __getattr__(name: str) -> Any:
-    kinds = import_module("barnabas.kinds")
-    if name not in kinds.__all__:
+    classes = import_module("barnabas.error_classes")
+    if name not in classes.__all__:
         raise AttributeError(f"barnabas.errors has no {name!r}")
-    return getattr(kinds, name)
+    return getattr(classes, name)

@@ -16,8 +16,8 @@ from barnabas.errors import BarnabasError
 from barnabas.spark import session
 from barnabas.spark.installed import has_read_limits
 from barnabas.spark.masters import check_master
-from barnabas.spark.nursery import private_folder
 from barnabas.spark.session import start_session
+from barnabas.spark.worker_forkserver import private_folder
 
 
 def test_a_missing_java_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

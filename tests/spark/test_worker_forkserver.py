@@ -1,4 +1,4 @@
-"""A process from the nursery is as one that was started, only sooner; without a nursery it is started."""
+"""A process from the fork server is as one that was started, only sooner; without a fork server it is started."""
 
 import io
 import json
@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from barnabas.spark import launcher
-from barnabas.spark.nursery import _Prompt, python_of
+from barnabas.spark.worker_forkserver import _Prompt, python_of
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux only")
 
@@ -35,7 +35,7 @@ Tell = Callable[..., dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    found = python_of(tmp_path_factory.mktemp("nursery"))
+    found = python_of(tmp_path_factory.mktemp("forkserver"))
     assert found is not None
     return found
 
@@ -68,7 +68,9 @@ def tell(tmp_path: Path, environment: dict[str, str]) -> Tell:
     return run
 
 
-def test_a_process_from_the_nursery_has_all_that_it_was_given_and_is_warm(python: Path, tell: Tell) -> None:
+def test_a_process_from_the_fork_server_has_all_that_it_was_given_and_is_warm(
+    python: Path, tell: Tell
+) -> None:
     here, plain = tell(str(python)), tell(sys.executable)
     assert (here.pop("warm"), plain.pop("warm")) == (True, False)
     assert here.pop("chance") != plain.pop("chance")
@@ -76,11 +78,11 @@ def test_a_process_from_the_nursery_has_all_that_it_was_given_and_is_warm(python
     assert here == plain
 
 
-def test_processes_from_the_nursery_draw_other_random_numbers(python: Path, tell: Tell) -> None:
+def test_processes_from_the_fork_server_draw_other_random_numbers(python: Path, tell: Tell) -> None:
     assert len({tell(str(python))["chance"] for _ in range(3)}) == 3
 
 
-def test_without_a_nursery_the_process_is_started(tell: Tell, tmp_path: Path) -> None:
+def test_without_a_fork_server_the_process_is_started(tell: Tell, tmp_path: Path) -> None:
     alone = tell(sys.executable, "-I", "-S", launcher.__file__, str(tmp_path / "nobody"))
     assert alone["arguments"] == ["one", "two words"]
     assert not alone["warm"]
@@ -118,17 +120,17 @@ def test_who_ends_the_launcher_ends_the_process(
 
 def test_who_ends_the_launcher_before_it_was_answered_ends_the_process_all_the_same(tmp_path: Path) -> None:
     door = tmp_path / "door"
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as nursery, ExitStack() as started:
-        nursery.bind(str(door))
-        nursery.listen()
-        nursery.settimeout(LIMIT_S)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as forkserver, ExitStack() as started:
+        forkserver.bind(str(door))
+        forkserver.listen()
+        forkserver.settimeout(LIMIT_S)
         asked_for = started.enter_context(
             subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
         )
         asking = started.enter_context(
             subprocess.Popen([sys.executable, "-I", "-S", launcher.__file__, str(door), "-m", "waits"])
         )
-        connection, _ = nursery.accept()
+        connection, _ = forkserver.accept()
         with connection:
             _, fds, _, _ = socket.recv_fds(connection, 4, 3)
             for fd in fds:
@@ -139,9 +141,9 @@ def test_who_ends_the_launcher_before_it_was_answered_ends_the_process_all_the_s
         assert asking.wait(LIMIT_S) == 0
 
 
-def test_the_nursery_ends_with_its_driver_even_if_that_is_killed(tmp_path: Path) -> None:
+def test_the_fork_server_ends_with_its_driver_even_if_that_is_killed(tmp_path: Path) -> None:
     driver = (
-        "import os, sys; from pathlib import Path; from barnabas.spark.nursery import _Prompt, python_of\n"
+        "import os, sys; from pathlib import Path; from barnabas.spark.worker_forkserver import _Prompt, python_of\n"
         "python_of(Path(sys.argv[1]))\n"
         "print(Path(f'/proc/self/task/{os.getpid()}/children').read_text(), flush=True); sys.stdin.read()"
     )
@@ -151,10 +153,10 @@ def test_the_nursery_ends_with_its_driver_even_if_that_is_killed(tmp_path: Path)
         [sys.executable, "-c", driver, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as started:
         assert started.stdout is not None
-        nursery = os.pidfd_open(int(started.stdout.readline()))
+        forkserver = os.pidfd_open(int(started.stdout.readline()))
         started.kill()
-    with os.fdopen(nursery):
-        ended, _, _ = select.select([nursery], [], [], LIMIT_S)
+    with os.fdopen(forkserver):
+        ended, _, _ = select.select([forkserver], [], [], LIMIT_S)
     assert ended
     assert not folder.exists()
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol
 
-from barnabas.broker.complaints import Complaints
+from barnabas.broker.log_limiter import LogLimiter
 from barnabas.broker.rounds import Rounds
 from barnabas.disk import FileSlice
 from barnabas.wire.codec import Malformed
@@ -35,10 +35,10 @@ FLAT = 32 << 10
 """Up to here the records of an answer are read and sent in one piece with what surrounds them: one call and one packet
 instead of three. That is 10 us less for a small fetch, and its reader wakes once; more are cheaper by `sendfile`."""
 
-TURN = 4 << 20
-"""How much one connection sends, or is read from, before the others have their turn."""
+SLICE_BYTES = 4 << 20
+"""The most that one connection sends, or is read from, before the others have their turn."""
 
-complaints = Complaints()
+log_limiter = LogLimiter()
 
 _LENGTH = Struct(">i").unpack_from
 
@@ -159,7 +159,7 @@ class Connection:
         count = 0
         try:
             count = more = self._sock.recv_into(into)
-            while more and LARGE_FRAME <= count < min(len(into), TURN):
+            while more and LARGE_FRAME <= count < min(len(into), SLICE_BYTES):
                 # A large frame on its way: another round for each piece of it would cost a tenth of its time.
                 more = self._sock.recv_into(into[count:])
                 count += more
@@ -229,7 +229,7 @@ class Connection:
             self.shrink()
 
     def _refuse(self, error: Malformed) -> None:
-        complaints.about(self.address, f"it sent {error}")
+        log_limiter.closed(self.address, f"it sent {error}")
         self.close()
 
     def _park(self, later: "Later") -> None:
@@ -299,12 +299,12 @@ class Connection:
 
     def _flush(self) -> None:
         out = self._out
-        turn = TURN
+        left = SLICE_BYTES
         try:
-            while out and turn > 0:
+            while out and left > 0:
                 chunk = out[0]
                 if type(chunk) is FileSlice:
-                    count = self._send_slice(chunk, turn)
+                    count = self._send_slice(chunk, left)
                 else:
                     # More to come: let the kernel put the header and the file into one packet.
                     flags = socket.MSG_MORE if len(out) > 1 else 0
@@ -316,7 +316,7 @@ class Connection:
                 if self._sent == len(chunk):
                     out.popleft()
                     self._sent = 0
-                turn -= count
+                left -= count
         except (BlockingIOError, InterruptedError):
             pass
         except OSError:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from barnabas.broker.broker import Broker
 
 PRODUCER_EXPIRY_CHECK_MS = 600_000
-TURN = 16
+SLICE_PARTITIONS = 16
+"""Partitions that a chore looks at before requests have their turn."""
 
 log = logging.getLogger("barnabas.housekeeping")
 
@@ -118,7 +119,7 @@ class Housekeeping:
 
     async def _partitions(self) -> AsyncIterator[Partition]:
         for number, partition in enumerate(list(self._broker.replicas)):
-            if number % TURN == TURN - 1:
+            if number % SLICE_PARTITIONS == SLICE_PARTITIONS - 1:
                 await asyncio.sleep(0)
             if self._broker.replicas.find(*partition.tp) is partition:
                 yield partition

@@ -1,28 +1,28 @@
-"""Keeps the log readable when somebody misbehaves: the first complaints are written, the rest are counted.
+"""Keeps the log readable when clients misbehave: the first closed connections are logged, the rest are counted.
 
-Called by connections that are closed for what they sent, and by the server for those it has no room for; fifty thousand
-of them must not fill a disk.
+Called by a connection that is closed for what it sent, and by the server for a connection that it has no room for.
+Fifty thousand of them must not fill a disk.
 """
 
 import logging
 from time import monotonic
 
 WRITTEN = 10
-"""How many complaints a period has at the most, and how long one is."""
 PERIOD_S = 10.0
+"""At most this many lines in each period of this length."""
 
 log = logging.getLogger("barnabas.server")
 
 
-class Complaints:
-    """Mutable: how many were written and held back in this period."""
+class LogLimiter:
+    """Mutable: lines written and lines held back in this period."""
 
     def __init__(self) -> None:
         self._since = 0.0
         self._written = 0
         self._held_back = 0
 
-    def about(self, address: str, problem: object) -> None:
+    def closed(self, address: str, problem: object) -> None:
         now = monotonic()
         if now - self._since > PERIOD_S:
             if self._held_back:

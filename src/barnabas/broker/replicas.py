@@ -19,8 +19,8 @@ from barnabas.log.directories import Directories
 from barnabas.log.log import Log
 from barnabas.types import BrokerId, Offset, TopicPartition
 
-TURN = 32
-"""How many logs are made or removed before other requests have their turn."""
+SLICE_PARTITIONS = 32
+"""Logs that are made or removed before other requests have their turn."""
 
 log = logging.getLogger("barnabas.replicas")
 
@@ -106,7 +106,7 @@ class Replicas:
             for index in range(len(topic.partitions)):
                 self._take(topic, index, config)
                 steps += 1
-                if steps % TURN == 0:
+                if steps % SLICE_PARTITIONS == 0:
                     await asyncio.sleep(0)
         self._image = image
 
@@ -199,5 +199,5 @@ class Replicas:
             partition = self._drop((topic.name, index))
             if partition is not None:
                 self._directories.delete(partition.tp)
-            if index % TURN == TURN - 1:
+            if index % SLICE_PARTITIONS == SLICE_PARTITIONS - 1:
                 await asyncio.sleep(0)

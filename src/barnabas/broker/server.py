@@ -9,7 +9,7 @@ import logging
 import socket
 from collections import Counter
 
-from barnabas.broker.connection import Answers, Connection, complaints
+from barnabas.broker.connection import Answers, Connection, log_limiter
 from barnabas.broker.listener import Listener
 from barnabas.broker.rounds import Rounds
 from barnabas.config import BrokerConfig
@@ -90,7 +90,7 @@ class Server:
         full = len(self.connections) >= self.config.max_connections
         if full or self._per_address[host] >= self.config.max_connections_per_ip:
             limit = "max.connections" if full else "max.connections.per.ip"
-            complaints.about(host, f"{limit} is reached")
+            log_limiter.closed(host, f"{limit} is reached")
             sock.close()
             return
         sock.setblocking(False)

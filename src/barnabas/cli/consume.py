@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from barnabas.cli.exits import INTERRUPTED, WrongUsage, ends_well, output
-from barnabas.cli.moments import moment
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Properties, client_settings
+from barnabas.cli.time_option import moment
 from barnabas.types import Offset, TopicPartition
 
 if TYPE_CHECKING:

@@ -182,7 +182,7 @@ def _chunks(
     stream: "Stream", count: int | None, rate: float | None, seed: int, start: str | None, speed: float
 ) -> Iterable[Any]:
     """Unpaced records are the past, ending now; paced ones begin now; --start says otherwise."""
-    from barnabas.cli.moments import moment
+    from barnabas.cli.time_option import moment
     from barnabas.generate import Clock
     from barnabas.generate.sending import paced
 

@@ -1,8 +1,8 @@
-"""What Spark starts as `python` in a session of ours: asks the nursery for a warm process, or becomes one itself.
+"""What Spark starts as `python` in a session of ours: asks the fork server for a warm process, or becomes one itself.
 
-Run as `python -I -S launcher.py NURSERY ARGUMENT...`, by nothing but its path: nothing is imported that takes time.
-Always holds: what Spark asked for runs, with its arguments, environment, folder, input and output, whether the nursery
-is there or not; it ends when Spark ends this process.
+Run as `python -I -S launcher.py FORKSERVER ARGUMENT...`, by nothing but its path: nothing is imported that takes time.
+Always holds: what Spark asked for runs, with its arguments, environment, folder, input and output, whether the fork
+server is there or not; it ends when Spark ends this process.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ import sys
 TAKEN = b"taken"
 
 
-def main(nursery: str, *arguments: str) -> None:
+def main(forkserver: str, *arguments: str) -> None:
     environment = dict(os.environ)
     here = os.environ.get("SPARK_HOME")
     if here:
@@ -25,18 +25,18 @@ def main(nursery: str, *arguments: str) -> None:
         kept = [each for each in path if each and not each.startswith(os.path.join(here, ""))]
         environment["PYTHONPATH"] = os.pathsep.join(kept)
     if arguments[:1] == ("-m",):
-        _ask(nursery, arguments, environment)
+        _ask(forkserver, arguments, environment)
     os.execve(sys.executable, [sys.executable, *arguments], environment)
 
 
-def _ask(nursery: str, arguments: tuple[str, ...], environment: dict[str, str]) -> None:
-    """Wait for the end of the process that the nursery has made; come back if it makes none."""
+def _ask(forkserver: str, arguments: tuple[str, ...], environment: dict[str, str]) -> None:
+    """Wait for the end of the process that the fork server has made; come back if it makes none."""
     request = json.dumps({"arguments": arguments, "environment": environment, "folder": os.getcwd()}).encode()
     # Who ends us from here on means the process that we are about to get: it is told when we know which that is.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            connection.connect(nursery)
+            connection.connect(forkserver)
             socket.send_fds(connection, [len(request).to_bytes(4)], [0, 1, 2])
             connection.sendall(request)
             answer = connection.recv(64)

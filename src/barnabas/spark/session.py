@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 from barnabas.errors import BarnabasError
 from barnabas.spark.heard import WAY, open_way
 from barnabas.spark.masters import check_master
-from barnabas.spark.nursery import private_folder, python_of
 from barnabas.spark.sentences import sentence_of
+from barnabas.spark.worker_forkserver import private_folder, python_of
 from barnabas.spark.workers_python import has_its_own_spark
 
 if TYPE_CHECKING:

@@ -58,8 +58,8 @@ _BUFFER = 65536
 
 @functools.cache
 def python_of(folder: Path) -> Path | None:
-    """A `python` in this folder whose processes come from a nursery of this process; None where that cannot be."""
-    python, door = folder / "python", folder / "nursery"
+    """A `python` in this folder whose processes come from a fork server of this process; None where that cannot be."""
+    python, door = folder / "python", folder / "forkserver"
     if sys.platform != "linux" or len(os.fsencode(door)) > _LONGEST_DOOR:
         return None
     command = shlex.join([sys.executable, "-I", "-S", launcher.__file__, str(door)])

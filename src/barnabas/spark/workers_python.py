@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from barnabas.errors import BarnabasError
-from barnabas.spark.nursery import private_folder, python_of
+from barnabas.spark.worker_forkserver import private_folder, python_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
