@@ -17,9 +17,11 @@ from barnabas.broker.broker import Broker as RunningBroker
 from barnabas.broker.run import _serve
 from barnabas.cluster.local import FILE_NAME
 from barnabas.config import broker_config
+from barnabas.disk import RealDisk, RealFile
 from barnabas.errors import BarnabasError, Code
 from barnabas.log.directory import DataDirectory
 from barnabas.testing import Broker
+from barnabas.types import Buffer
 from barnabas.wire.messages.coordinator import FindCoordinatorRequest
 from barnabas.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -420,3 +422,52 @@ def test_a_broker_whose_last_directory_fails_as_it_starts_does_not_start(
     monkeypatch.setattr(DataDirectory, "make_partition", fail)
     with pytest.raises(BarnabasError, match="No data directory works any more"):
         Broker(data=tmp_path).start()
+
+
+class FailingDisk(RealDisk):
+    """Has one folder whose files cannot be written any more, once `bad` names it."""
+
+    bad = ""
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        file = super().open(path, create=create)
+        return FailingFile(self, file)
+
+
+class FailingFile(RealFile):
+    __slots__ = ("_disk",)
+
+    def __init__(self, disk: FailingDisk, file: RealFile) -> None:
+        super().__init__(file.path, os.dup(file.fileno()))
+        self._disk = disk
+
+    def append(self, data: Buffer) -> None:
+        if self._disk.bad and self.path.startswith(self._disk.bad):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), self.path)
+        super().append(data)
+
+
+def test_a_topic_made_anew_while_a_directory_is_offline_is_served_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = FailingDisk()
+    monkeypatch.setattr("barnabas.broker.broker.RealDisk", lambda: disk)
+    settings = {"log.dirs": f"{tmp_path}/a,{tmp_path}/b"}
+    with Broker(settings) as broker, connect(broker) as connection:
+        create(connection, "t", 2)
+        for index in range(2):
+            produce(connection, "t", batch(b"old"), index)
+        (lost,) = [int(folder.name[2:]) for folder in (tmp_path / "b").glob("t-*")]
+        disk.bad = f"{tmp_path}/b"
+        assert produce(connection, "t", batch(b"old"), lost).error_code == Code.KAFKA_STORAGE_ERROR
+        gone = connection.ask(DeleteTopicsRequest(topic_names=["t"]), 5)
+        assert gone.responses[0].error_code == 0
+        create(connection, "t", 2)
+        for index in range(2):
+            assert produce(connection, "t", batch(b"new"), index).error_code == 0
+    disk.bad = ""
+    with Broker(settings) as broker, connect(broker) as connection:
+        for index in range(2):
+            (row,) = fetch(connection, "t", {index: 0})
+            assert row.high_watermark == 1
+            assert b"new" in bytes(row.records or b"")
