@@ -13,10 +13,11 @@ from mypyc.build import mypycify
 from setuptools import setup
 
 COMPILED = [
-    "src/barnabas/client/accumulator.py",
-    "src/barnabas/client/batches.py",
-    "src/barnabas/client/intake.py",
-    "src/barnabas/client/partition_state.py",
+    "src/barnabas/client/producer/accumulator.py",
+    "src/barnabas/client/producer/batches.py",
+    "src/barnabas/client/producer/chooser.py",
+    "src/barnabas/client/producer/fast_send.py",
+    "src/barnabas/client/producer/partition_state.py",
     "src/barnabas/client/partitioner.py",
     "src/barnabas/wire/records.py",
 ]

@@ -11,8 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from barnabas.client.columns import Fetched, decode, encode
-from barnabas.client.large_batches import decode_large
+from barnabas.client.columns.columns import Fetched, decode, encode
+from barnabas.client.columns.large_batches import decode_large
 from barnabas.wire.batch import Record, decode_batch, decode_flat, encode_batch, read_header
 from barnabas.wire.compression import Compression
 from barnabas.wire.records import encode_flat

@@ -21,7 +21,7 @@ import pytest
 from tests.process import BrokerProcess
 
 pytest_plugins = ("tests.shares_cores",)
-pytest.register_assert_rewrite("tests.clients.promises", "tests.log.batches")
+pytest.register_assert_rewrite("tests.other_clients.promises", "tests.log.batches")
 
 ROOT = Path(__file__).resolve().parent.parent
 OLDEST_JAVA = 17

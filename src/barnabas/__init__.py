@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from barnabas import errors
-    from barnabas.client.admin import Admin
-    from barnabas.client.async_consumer import AsyncConsumer
-    from barnabas.client.async_producer import AsyncProducer
-    from barnabas.client.batches import RecordMetadata, Sent
-    from barnabas.client.configs import Resource
-    from barnabas.client.consumer import Consumer, ConsumerRecord
-    from barnabas.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
-    from barnabas.client.producer import Producer
-    from barnabas.client.sent_table import PartlySent
-    from barnabas.client.topics import NewTopic
+    from barnabas.client.admin.admin import Admin
+    from barnabas.client.admin.configs import Resource
+    from barnabas.client.admin.topics import NewTopic
+    from barnabas.client.consumer.async_consumer import AsyncConsumer
+    from barnabas.client.consumer.consumer import Consumer, ConsumerRecord
+    from barnabas.client.consumer.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
+    from barnabas.client.producer.async_producer import AsyncProducer
+    from barnabas.client.producer.batches import RecordMetadata, Sent
+    from barnabas.client.producer.producer import Producer
+    from barnabas.client.producer.sent_table import PartlySent
     from barnabas.errors import BarnabasError, Refused
     from barnabas.types import TopicPartition
 
@@ -46,22 +46,22 @@ __all__ = [
 ]
 
 _HOMES = {
-    "EARLIEST": "client.offsets",
-    "LATEST": "client.offsets",
-    "MAX_TIMESTAMP": "client.offsets",
-    "Admin": "client.admin",
-    "AsyncConsumer": "client.async_consumer",
-    "AsyncProducer": "client.async_producer",
+    "EARLIEST": "client.consumer.offsets",
+    "LATEST": "client.consumer.offsets",
+    "MAX_TIMESTAMP": "client.consumer.offsets",
+    "Admin": "client.admin.admin",
+    "AsyncConsumer": "client.consumer.async_consumer",
+    "AsyncProducer": "client.producer.async_producer",
     "BarnabasError": "errors",
-    "Consumer": "client.consumer",
-    "ConsumerRecord": "client.consumer",
-    "NewTopic": "client.topics",
-    "PartlySent": "client.sent_table",
-    "Producer": "client.producer",
-    "RecordMetadata": "client.batches",
+    "Consumer": "client.consumer.consumer",
+    "ConsumerRecord": "client.consumer.consumer",
+    "NewTopic": "client.admin.topics",
+    "PartlySent": "client.producer.sent_table",
+    "Producer": "client.producer.producer",
+    "RecordMetadata": "client.producer.batches",
     "Refused": "errors",
-    "Resource": "client.configs",
-    "Sent": "client.batches",
+    "Resource": "client.admin.configs",
+    "Sent": "client.producer.batches",
     "TopicPartition": "types",
 }
 

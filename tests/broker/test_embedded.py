@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from barnabas import Admin, Consumer, Producer
-from barnabas.client.configs import Resource, ResourceType
+from barnabas.client.admin.configs import Resource, ResourceType
 from barnabas.errors import BarnabasError
 from barnabas.testing import Broker
 from barnabas.types import TopicPartition

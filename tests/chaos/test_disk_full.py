@@ -9,10 +9,10 @@ import pytest
 from barnabas.errors import Code
 from tests import segments
 from tests.chaos.small_disk import DISKS, SmallDisk
-from tests.clients.adapters.adapter import Record, Refusal
-from tests.clients.adapters.confluent import ConfluentAdapter
-from tests.clients.records import FIRST_MS
 from tests.deadline import eventually
+from tests.other_clients.adapters.adapter import Record, Refusal
+from tests.other_clients.adapters.confluent import ConfluentAdapter
+from tests.other_clients.records import FIRST_MS
 
 CHUNK = 40
 CHUNKS = 60  # of 400 KB: more than either disk takes

@@ -10,7 +10,7 @@ import pytest
 from barnabas.wire.batch import decode_batch
 from tests import segments
 from tests.chaos.load import Load
-from tests.clients.adapters.confluent import ConfluentAdapter
+from tests.other_clients.adapters.confluent import ConfluentAdapter
 from tests.process import BrokerProcess
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]

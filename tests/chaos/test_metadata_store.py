@@ -18,8 +18,8 @@ from barnabas.wire.messages.topics import (
     CreateTopicsRequest,
     DeleteTopicsRequest,
 )
-from tests.clients.adapters.confluent import ConfluentAdapter
-from tests.clients.records import some_records
+from tests.other_clients.adapters.confluent import ConfluentAdapter
+from tests.other_clients.records import some_records
 from tests.process import BrokerProcess
 from tests.raw import Gone, RawConnection, frame_of
 

@@ -9,8 +9,8 @@ from typing import TypeAlias
 
 import pytest
 
-from barnabas.client.admin import Admin
-from barnabas.client.producer import Producer
+from barnabas.client.admin.admin import Admin
+from barnabas.client.producer.producer import Producer
 from barnabas.types import TopicPartition
 from tests.cli.conftest import COMMAND, Run
 from tests.deadline import eventually

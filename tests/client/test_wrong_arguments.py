@@ -23,7 +23,7 @@ from barnabas import (
     Resource,
     TopicPartition,
 )
-from barnabas.client.batches import section_of
+from barnabas.client.producer.batches import section_of
 from barnabas.errors import BarnabasError
 from barnabas.testing import Broker
 from tests.deadline import eventually
@@ -61,7 +61,7 @@ def test_what_cannot_be_written_fails_alone(bootstrap: str, monkeypatch: pytest.
             raise TypeError("nobody can write this")
         return real(batches)
 
-    monkeypatch.setattr("barnabas.client.sender.section_of", picky)
+    monkeypatch.setattr("barnabas.client.producer.sender.section_of", picky)
     with Producer(bootstrap, linger_ms=0, delivery_timeout_ms=60_000) as producer:
         first = producer.send("one", b"first").result(SOON_S)
         with pytest.raises(BarnabasError, match="nobody can write this"):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.client.admin import Admin
+from barnabas.client.admin.admin import Admin
 from barnabas.connect.option import ConnectError
 from barnabas.connect.topics import TopicSource
 from barnabas.spark.installed import has_read_limits

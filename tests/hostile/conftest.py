@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.clients.adapters.confluent import ConfluentAdapter
 from tests.hostile import corpus, neighbour
+from tests.other_clients.adapters.confluent import ConfluentAdapter
 from tests.process import BrokerProcess
 
 

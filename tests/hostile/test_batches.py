@@ -15,9 +15,9 @@ from barnabas.wire import batch as layout
 from barnabas.wire.compression import Compression
 from barnabas.wire.records import varint
 from tests import segments
-from tests.clients.adapters.confluent import ConfluentAdapter
 from tests.hostile import corpus
 from tests.hostile.neighbour import Neighbour
+from tests.other_clients.adapters.confluent import ConfluentAdapter
 from tests.process import BrokerProcess
 from tests.raw import RawConnection
 

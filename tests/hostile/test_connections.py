@@ -17,9 +17,9 @@ from barnabas.wire.messages.topics import (
     CreatePartitionsTopic,
     CreateTopicsRequest,
 )
-from tests.clients.adapters.confluent import ConfluentAdapter
 from tests.hostile import corpus
 from tests.hostile.neighbour import Neighbour
+from tests.other_clients.adapters.confluent import ConfluentAdapter
 from tests.process import BrokerProcess
 from tests.raw import Gone, RawConnection, frame_of
 

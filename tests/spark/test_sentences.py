@@ -14,7 +14,7 @@ SPARKS_OWN = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with except
 Traceback (most recent call last):
   File "reader.py", line 60, in latestOffset
     raise failure
-barnabas.client.failures.NoBroker: No broker answers at localhost:9092 (connection refused).
+barnabas.client.network.failures.NoBroker: No broker answers at localhost:9092 (connection refused).
  SQLSTATE: 38000"""
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.client.admin import Admin
+from barnabas.client.admin.admin import Admin
 from barnabas.testing import Broker
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "STREAMS.md"

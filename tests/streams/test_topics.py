@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import col
 
-from barnabas.client.admin import Admin
+from barnabas.client.admin.admin import Admin
 from barnabas.streams import Stream, StreamError, count, run, sum
 from barnabas.testing import Broker
 from tests.streams.feed import WITHIN_S, rows

@@ -8,7 +8,7 @@ from barnabas.cli.exits import WrongUsage, ends_well
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, admin_of, pairs
 
 if TYPE_CHECKING:
-    from barnabas.client.configs import Config, Resource
+    from barnabas.client.admin.configs import Config, Resource
 
 app = typer.Typer(help="Show and change settings.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -22,7 +22,7 @@ OfBrokers = Annotated[bool, typer.Option("--broker-defaults", help="The settings
 
 
 def _resource(topic: str | None, broker: int | None, broker_defaults: bool) -> "Resource":
-    from barnabas.client.configs import Resource
+    from barnabas.client.admin.configs import Resource
 
     if (topic is not None) + (broker is not None) + broker_defaults != 1:
         raise WrongUsage("Say whose settings are meant: --topic, --broker or --broker-defaults.")

@@ -16,7 +16,7 @@ from barnabas.types import Offset, TopicPartition
 
 if TYPE_CHECKING:
     from barnabas.cli.formats import Write
-    from barnabas.client.consumer import Consumer
+    from barnabas.client.consumer.consumer import Consumer
 
 
 @ends_well
@@ -81,7 +81,7 @@ def consume(
     %K and %S lengths of key and value.
     """
     from barnabas.cli.formats import writer
-    from barnabas.client.consumer import Consumer
+    from barnabas.client.consumer.consumer import Consumer
     from barnabas.client.declared import ConsumerSettings
 
     if from_beginning + (offset is not None) + (from_time is not None) > 1:
@@ -126,7 +126,7 @@ def _share(
     timeout_ms: int | None,
 ) -> None:
     """Read as a member of a group. Ctrl-C ends between two polls, so that what was printed is committed."""
-    from barnabas.client.consumer import Consumer
+    from barnabas.client.consumer.consumer import Consumer
 
     stopping = _Stopping()
     consumer = Consumer(**{"auto_offset_reset": reset, **settings, "group_id": group})
@@ -177,7 +177,7 @@ class _Stopping:
 
 
 def _assign(consumer: "Consumer", topic: str, wanted: list[int]) -> None:
-    from barnabas.client.failures import no_partition
+    from barnabas.client.network.failures import no_partition
 
     found = consumer.partitions_for(topic)
     for number in wanted:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 from barnabas.cli.exits import WrongUsage
-from barnabas.client.consumer import ConsumerRecord
+from barnabas.client.consumer.consumer import ConsumerRecord
 from barnabas.errors import BarnabasError
 
 Write: TypeAlias = Callable[[ConsumerRecord], bytes]

@@ -149,7 +149,7 @@ def _generate(
         for chunk in chunks:
             _print(chunk, as_json)
         return
-    from barnabas.client.producer import Producer
+    from barnabas.client.producer.producer import Producer
     from barnabas.generate.sending import send
 
     to = topic or stream.topic

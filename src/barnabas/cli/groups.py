@@ -13,8 +13,8 @@ from barnabas.errors import UnknownTopicOrPartition
 from barnabas.types import TopicPartition
 
 if TYPE_CHECKING:
-    from barnabas.client.admin import Admin
-    from barnabas.client.groups import GroupDescription, MemberDescription
+    from barnabas.client.admin.admin import Admin
+    from barnabas.client.admin.groups import GroupDescription, MemberDescription
 
 app = typer.Typer(
     help="List, describe and delete consumer groups, and move where they read.",
@@ -113,7 +113,7 @@ def _print_partitions(admin: "Admin", group: "GroupDescription") -> None:
 
 def _ends(admin: "Admin", partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
     """Where the logs end, of topics that still exist."""
-    from barnabas.client.offsets import LATEST
+    from barnabas.client.consumer.offsets import LATEST
 
     topics: dict[str, list[TopicPartition]] = {}
     for each in partitions:
@@ -220,7 +220,7 @@ def _named(topics: Iterable[str]) -> list[str | TopicPartition]:
 
 def _target(to: str | None, shift_by: int | None) -> dict[str, int]:
     """--to and --shift-by, as Admin's arguments."""
-    from barnabas.client.offsets import EARLIEST, LATEST
+    from barnabas.client.consumer.offsets import EARLIEST, LATEST
 
     if to is None:
         return {} if shift_by is None else {"shift_by": shift_by}

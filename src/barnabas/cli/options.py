@@ -8,7 +8,7 @@ import typer
 from barnabas.cli.exits import WrongUsage, try_each
 
 if TYPE_CHECKING:
-    from barnabas.client.admin import Admin
+    from barnabas.client.admin.admin import Admin
 
 Bootstrap: TypeAlias = Annotated[
     str,
@@ -56,7 +56,7 @@ IfExists: TypeAlias = Annotated[bool, typer.Option("--if-exists", help="Be conte
 
 def admin_of(bootstrap: str) -> "Admin":
     """The client that looks after a cluster; loaded only by commands that need it."""
-    from barnabas.client.admin import Admin
+    from barnabas.client.admin.admin import Admin
 
     return Admin(bootstrap, client_id="barnabas-cli")
 

@@ -20,7 +20,7 @@ from barnabas.errors import BarnabasError
 
 if TYPE_CHECKING:
     from barnabas.cli.formats import Read
-    from barnabas.client.producer import Producer
+    from barnabas.client.producer.producer import Producer
 
 _CHUNK = 1 << 18
 _LONGEST_LINE = 64 << 20
@@ -96,7 +96,7 @@ def produce(
     """
     from barnabas.cli.formats import reader
     from barnabas.client.declared import ProducerSettings
-    from barnabas.client.producer import Producer
+    from barnabas.client.producer.producer import Producer
 
     if keep_partitions and (format != "json" or partition is not None):
         raise WrongUsage("--keep-partitions goes with --format json, and not with --partition.")

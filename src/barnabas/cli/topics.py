@@ -18,7 +18,7 @@ from barnabas.errors import TopicAlreadyExists
 from barnabas.setting import INT_MAX
 
 if TYPE_CHECKING:
-    from barnabas.client.metadata import Topic
+    from barnabas.client.network.metadata import Topic
 
 app = typer.Typer(
     help="Create, list, describe, change and delete topics.", no_args_is_help=True, rich_markup_mode=None
@@ -95,7 +95,7 @@ def describe(
     \b
     barnabas topic describe orders
     """
-    from barnabas.client.configs import ConfigSource, Resource
+    from barnabas.client.admin.configs import ConfigSource, Resource
 
     with admin_of(bootstrap) as admin:
         for topic in admin.describe_topics(names or None):
@@ -148,7 +148,7 @@ def alter(
     barnabas topic alter orders --partitions 8
     barnabas topic alter orders --config retention.ms=3600000 --delete-config segment.bytes
     """
-    from barnabas.client.configs import Resource
+    from barnabas.client.admin.configs import Resource
 
     changes: dict[str, str | None] = dict(pairs(config, "--config"))
     changes |= dict.fromkeys(delete_config or [])

@@ -8,9 +8,8 @@ have is declared in what they share.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, TypedDict
 
-from barnabas.client.consumer_record import Deserializer
 from barnabas.client.partitioner import Partitioner
-from barnabas.client.serializers import Serializer
+from barnabas.client.serializers import Deserializer, Serializer
 from barnabas.client.settings import Facts, Float, Int, Long, PositiveInt, PositiveLong, facts_of, plain_types
 from barnabas.setting import INT_MAX
 

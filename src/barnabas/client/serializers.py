@@ -10,6 +10,7 @@ from barnabas.wire.records import Headers
 
 GivenHeaders: TypeAlias = Mapping[str, bytes | None] | Sequence[tuple[str, bytes | None]]
 Serializer: TypeAlias = Callable[[Any], bytes | None]
+Deserializer: TypeAlias = Callable[[bytes], Any]
 
 
 def as_text(value: Any) -> bytes | None:

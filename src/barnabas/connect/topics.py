@@ -80,7 +80,7 @@ class TopicSink(Sink):
 
 
 def _topics(bootstrap: str) -> set[str]:
-    from barnabas.client.admin import Admin
+    from barnabas.client.admin.admin import Admin
 
     try:
         with Admin(bootstrap, client_id="barnabas-connect", request_timeout_ms=_CHECK_TIMEOUT_MS) as admin:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from threading import Event
 from typing import Any
 
-from barnabas.client.producer import Producer
-from barnabas.client.sent_table import SentTable
+from barnabas.client.producer.producer import Producer
+from barnabas.client.producer.sent_table import SentTable
 
 _BEAT_S = 0.05
 _AHEAD = 3

@@ -46,7 +46,7 @@ def read_task(options: ReadOptions, shape: Shape, task: InputPartition) -> Itera
     """On an executor: the records of one task."""
     if not isinstance(task, Task):
         return  # Spark's way to say that there is nothing to read at all
-    from barnabas.client.partition_reader import read_partition  # not needed for planning
+    from barnabas.client.consumer.partition_reader import read_partition  # not needed for planning
 
     settle_in()
     with plainly():

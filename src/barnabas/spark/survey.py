@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
+from barnabas.client.consumer.offsets import list_offsets
 from barnabas.client.declared import ClientSettings, default_of
-from barnabas.client.failures import Unreachable
-from barnabas.client.metadata import Topic
-from barnabas.client.offsets import list_offsets
-from barnabas.client.routing import Cluster
+from barnabas.client.network.failures import Unreachable
+from barnabas.client.network.metadata import Topic
+from barnabas.client.network.routing import Cluster
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.spark.options import EARLIEST, LATEST, OptionError, Place, ReadOptions
 from barnabas.spark.ranges import Offsets, TopicIds

@@ -41,8 +41,8 @@ WARM = (
     "pyspark.sql.worker.commit_data_source_write",
     "barnabas.spark.source",
     "barnabas.spark.writer",
-    "barnabas.client.columns",
-    "barnabas.client.partition_reader",
+    "barnabas.client.columns.columns",
+    "barnabas.client.consumer.partition_reader",
     "encodings.idna",  # which Python imports to look up the name of a host
 )
 _WARM_IF_THERE = "pandas"

@@ -23,7 +23,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from barnabas.client.producer import Producer
+from barnabas.client.producer.producer import Producer
 from barnabas.errors import BarnabasError
 from barnabas.spark.options import WriteOptions
 from barnabas.spark.worker import plainly, settle_in

@@ -1,0 +1,217 @@
+"""Looks after topics, settings, records, groups and brokers. Used by the command line and by people's scripts.
+
+Every method is one question and one typed, frozen answer; what a broker refuses is raised as the class of its
+code (`errors.TopicAlreadyExists`), with a sentence that names the topic, group or setting. No method takes much
+longer than `request_timeout_ms`.
+
+    with Admin("localhost:9092") as admin:
+        admin.create_topic("orders", partitions=4, configs={"retention.ms": "60000"})
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Unpack
+
+from barnabas.client.admin import brokers, configs, groups, leaders, offset_resets, topics
+from barnabas.client.admin.brokers import ClusterDescription, LogDir
+from barnabas.client.admin.configs import Config, Resource
+from barnabas.client.admin.groups import GroupDescription, GroupListing
+from barnabas.client.admin.leaders import ActiveProducer
+from barnabas.client.admin.offset_resets import MovedOffset, Target
+from barnabas.client.admin.topics import CreatedTopic, NewTopic
+from barnabas.client.consumer import offsets
+from barnabas.client.consumer.offsets import OffsetAt
+from barnabas.client.declared import BOOTSTRAP_SERVERS, AdminSettings
+from barnabas.client.network.metadata import Topic
+from barnabas.client.network.routing import Cluster
+from barnabas.client.settings import Long, SettingsSignature, Unique, checked
+from barnabas.types import Offset, TopicPartition
+
+
+@checked
+class Admin(Unique):
+    """A connection to a cluster for looking after it. Not for several threads at once."""
+
+    __signature__ = SettingsSignature()
+
+    def __init__(
+        self, bootstrap_servers: str | Iterable[str] = BOOTSTRAP_SERVERS, **settings: Unpack[AdminSettings]
+    ) -> None:
+        self._timeout = settings["request_timeout_ms"] / 1000
+        self._cluster = Cluster(
+            bootstrap_servers,
+            client_id=settings["client_id"],
+            request_timeout_ms=settings["request_timeout_ms"],
+            retry_backoff_ms=settings["retry_backoff_ms"],
+        )
+
+    def close(self) -> None:
+        self._cluster.close()
+
+    def __enter__(self) -> "Admin":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # Topics
+
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = -1,
+        replication_factor: int = -1,
+        configs: Mapping[str, str] | None = None,
+        assignment: Mapping[int, Sequence[int]] | None = None,
+        validate_only: bool = False,
+    ) -> CreatedTopic:
+        """Create a topic; -1 leaves a number to the broker, an assignment (partition: brokers) gives both."""
+        wish = NewTopic(name, partitions, replication_factor, configs or {}, assignment or {})
+        return self.create_topics([wish], validate_only=validate_only)[0]
+
+    def create_topics(self, wishes: Iterable[NewTopic], *, validate_only: bool = False) -> list[CreatedTopic]:
+        """Create topics. Raises for one that is refused, the others in its notes, after all were tried."""
+        return topics.create_topics(self._cluster, wishes, validate_only=validate_only, timeout=self._timeout)
+
+    def list_topics(self, *, include_internal: bool = False) -> list[str]:
+        """The names of all topics, in order."""
+        found = topics.list_topics(self._cluster, timeout=self._timeout)
+        return [topic.name for topic in found if include_internal or not topic.is_internal]
+
+    def describe_topic(self, name: str) -> Topic:
+        """A topic with its partitions, leaders and replicas, as it is now."""
+        return self.describe_topics([name])[0]
+
+    def describe_topics(self, names: Iterable[str] | None = None) -> list[Topic]:
+        """Topics with their partitions, as they are now; all of them when no names are given."""
+        if names is None:
+            return topics.list_topics(self._cluster, timeout=self._timeout)
+        return topics.describe_topics(self._cluster, names, timeout=self._timeout)
+
+    def create_partitions(self, topic: str, total: int, *, validate_only: bool = False) -> None:
+        """Grow a topic to `total` partitions; there is no way back."""
+        topics.create_partitions(
+            self._cluster, {topic: total}, validate_only=validate_only, timeout=self._timeout
+        )
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic and all its records."""
+        self.delete_topics([name])
+
+    def delete_topics(self, names: Iterable[str]) -> None:
+        """Delete topics. Raises for one that is refused, the others in its notes, after all were tried."""
+        topics.delete_topics(self._cluster, names, timeout=self._timeout)
+
+    # Settings
+
+    def describe_configs(
+        self, resource: Resource, names: Iterable[str] | None = None, *, documentation: bool = False
+    ) -> list[Config]:
+        """The settings of a topic or a broker, in order of their names."""
+        return configs.describe_configs(
+            self._cluster, resource, names, documentation=documentation, timeout=self._timeout
+        )
+
+    def alter_configs(
+        self,
+        resource: Resource,
+        changes: Mapping[str, str | None],
+        *,
+        append: Mapping[str, str] | None = None,
+        subtract: Mapping[str, str] | None = None,
+        validate_only: bool = False,
+    ) -> None:
+        """Set some settings and leave the others alone; None puts one back to its default."""
+        wishes = configs.changes_of(changes, append or {}, subtract or {})
+        configs.alter_configs(
+            self._cluster, resource, wishes, validate_only=validate_only, timeout=self._timeout
+        )
+
+    # Records
+
+    def delete_records(self, below: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset]:
+        """Delete what is below an offset of each partition (-1: all); the answer is where each log starts."""
+        return leaders.delete_records(self._cluster, below, timeout=self._timeout)
+
+    def list_offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAt]:
+        """The first offset at or after a timestamp, or of EARLIEST, LATEST, MAX_TIMESTAMP."""
+        return offsets.list_offsets(self._cluster, wanted, timeout=self._timeout)
+
+    def describe_producers(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, tuple[ActiveProducer, ...]]:
+        """The idempotent and transactional producers that wrote into each partition of late."""
+        return leaders.describe_producers(self._cluster, partitions, timeout=self._timeout)
+
+    # Groups
+
+    def list_groups(self, *, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[GroupListing]:
+        """All groups, or those in these states (Stable, Empty, ...) and of these types (classic, consumer)."""
+        return groups.list_groups(self._cluster, states, types, timeout=self._timeout)
+
+    def describe_group(self, group: str) -> GroupDescription:
+        """A group with its members and what is assigned to them."""
+        return groups.describe_group(self._cluster, group, timeout=self._timeout)
+
+    def describe_groups(self, ids: Iterable[str]) -> list[GroupDescription]:
+        """Several groups with their members. Raises for the first that there is not."""
+        return [self.describe_group(group) for group in ids]
+
+    def delete_group(self, group: str) -> None:
+        """Delete a group that nobody is in, and what it has committed."""
+        groups.delete_group(self._cluster, group, timeout=self._timeout)
+
+    def delete_groups(self, ids: Iterable[str]) -> None:
+        """Delete groups. Raises for one that is refused, the others in its notes, after all were tried."""
+        groups.delete_groups(self._cluster, ids, timeout=self._timeout)
+
+    def list_group_offsets(
+        self, group: str, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, Offset]:
+        """What a group has committed, of these partitions or of all."""
+        return groups.committed_offsets(self._cluster, group, partitions, timeout=self._timeout)
+
+    def alter_group_offsets(self, group: str, offsets: Mapping[TopicPartition, Long]) -> None:
+        """Commit for a group that nobody is in: where it will go on reading."""
+        groups.alter_offsets(self._cluster, group, offsets, timeout=self._timeout)
+
+    def delete_group_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> None:
+        """Forget what a group has committed of partitions that nobody in it subscribes to."""
+        groups.delete_offsets(self._cluster, group, partitions, timeout=self._timeout)
+
+    def reset_group_offsets(
+        self,
+        group: str,
+        where: Iterable[str | TopicPartition],
+        *,
+        to: int | None = None,
+        to_offset: Long | None = None,
+        shift_by: int | None = None,
+        validate_only: bool = False,
+    ) -> dict[TopicPartition, MovedOffset]:
+        """Move where a group that nobody is in goes on, in these topics or partitions, and tell where that is.
+
+        `to` is EARLIEST, LATEST or a timestamp; `to_offset` an offset; `shift_by` so many records on or back.
+        What is before a log's start or behind its end is moved to it.
+        """
+        return offset_resets.reset_offsets(
+            self._cluster,
+            group,
+            where,
+            Target(to, to_offset, shift_by),
+            validate_only=validate_only,
+            timeout=self._timeout,
+        )
+
+    # Brokers
+
+    def describe_cluster(self) -> ClusterDescription:
+        """The cluster's id, controller and brokers."""
+        return brokers.describe_cluster(self._cluster, timeout=self._timeout)
+
+    def describe_log_dirs(self, ids: Iterable[int] | None = None) -> list[LogDir]:
+        """The data directories of these brokers, or of all, and what lies in them."""
+        return brokers.describe_log_dirs(self._cluster, ids, timeout=self._timeout)

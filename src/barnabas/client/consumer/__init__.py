@@ -1,0 +1,1 @@
+"""What people read with: positions and fetches, groups, commits, records."""

@@ -1,0 +1,1 @@
+"""What people send with: the accumulator, the sender, and the fast way into an open batch."""
