@@ -134,7 +134,9 @@ def test_growth_compares_what_each_broker_keeps_of_its_own_smallest() -> None:
 
 
 @pytest.mark.parametrize(("large_ours", "met"), [(410.0, True), (390.0, False)])
-def test_who_keeps_all_has_lost_nothing_whatever_the_other_gained(large_ours: float, met: bool) -> None:
+def test_a_side_that_keeps_all_has_lost_nothing_whatever_the_other_gained(
+    large_ours: float, met: bool
+) -> None:
     small = readings([100.0], [400.0], Case("1", 1.0, series="s"))
     large = readings([200.0], [large_ours], Case("1,000", 1.0, series="s"))
     found = report.rows(workload(Wanted(1.0, at_least=True)), [small, large])
@@ -190,7 +192,7 @@ def test_a_workload_that_measured_nothing_says_so() -> None:
         (0.1, 0.1, 0.2, "waiting"),
     ],
 )
-def test_the_limit_is_whoever_had_nothing_left(
+def test_the_limit_is_the_side_that_had_nothing_left(
     client_busiest: float, broker_busiest: float, machine: float, limit: str
 ) -> None:
     usage = Usage(1.0, client_busiest, client_busiest, Spent(broker_busiest, broker_busiest, 0), machine)

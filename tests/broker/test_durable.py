@@ -196,7 +196,7 @@ def test_a_setting_that_no_longer_asks_for_the_disk_lets_go_what_waits(gate: Gat
         assert produced(producer) == (0, 0)
 
 
-def test_a_coordinator_tells_nobody_of_a_commit_that_is_not_on_the_disk(gate: Gate) -> None:
+def test_a_coordinator_does_not_tell_of_a_commit_that_is_not_on_the_disk(gate: Gate) -> None:
     with (
         Broker({"log.flush.interval.messages": "1"}) as broker,
         connect(broker) as member,

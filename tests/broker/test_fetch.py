@@ -23,7 +23,7 @@ def test_a_waiting_fetch_is_answered_by_the_next_produce(
 
 @pytest.mark.parametrize("version", range(4, 13))
 @pytest.mark.parametrize("size", [1, 60, 8_000, 40_000])
-def test_who_waits_is_told_what_he_would_be_told_afterwards(
+def test_a_parked_fetch_is_told_what_a_later_one_would_be_told(
     broker: Broker, connection: RawConnection, topic: str, version: int, size: int
 ) -> None:
     create(connection, topic)
@@ -38,7 +38,7 @@ def test_who_waits_is_told_what_he_would_be_told_afterwards(
 
 
 @pytest.mark.parametrize("epoch", [-1, 0])
-def test_who_waits_gets_all_that_came_meanwhile(
+def test_a_parked_fetch_gets_all_that_came_meanwhile(
     broker: Broker, connection: RawConnection, topic: str, epoch: int
 ) -> None:
     create(connection, topic)

@@ -16,7 +16,7 @@ from barnabas.types import LeaderEpoch, Offset, TopicPartition
 from tests.log.batches import NOW, SMALL, append, batch, open_log
 
 
-def test_who_comes_just_as_a_flush_is_done_gets_the_next_one() -> None:
+def test_a_caller_that_comes_just_as_a_flush_is_done_gets_the_next_one() -> None:
     async def come_at_each_turn() -> None:
         flusher = Flusher(lambda partition, error: True)
         log = open_log()
@@ -50,7 +50,7 @@ def flushed_each_time(disk: SimulatedDisk) -> tuple[Leader, Flusher, asyncio.Que
     return Leader(TopicPartition("t", 0), log, LeaderEpoch(0), flusher.want), flusher, told
 
 
-def test_a_flush_that_fails_is_told_of_whether_anybody_waits_or_not() -> None:
+def test_a_flush_that_fails_is_reported_with_and_without_a_waiter() -> None:
     """The next may succeed, without what this one has lost: it must not be the first that anybody hears of."""
 
     async def append_only() -> None:

@@ -194,7 +194,7 @@ def test_members_meet_over_the_wire(broker: Broker, connection: RawConnection, g
         assert [row.error_code for row in left.members] == [0, 0, Code.UNKNOWN_MEMBER_ID]
 
 
-def test_a_client_that_disconnects_while_it_waits_harms_nobody(
+def test_a_client_that_disconnects_while_it_waits_harms_no_other(
     broker: Broker, connection: RawConnection, group: str
 ) -> None:
     first = join(connection, group)

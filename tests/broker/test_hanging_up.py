@@ -100,7 +100,7 @@ def test_a_broker_that_is_stopped_finishes_what_it_has_begun(tmp_path: Path) -> 
     assert not list(tmp_path.glob("*-stray"))
 
 
-def test_who_hangs_up_before_his_turn_has_changed_nothing(tmp_path: Path) -> None:
+def test_a_client_that_hangs_up_before_its_turn_has_changed_nothing(tmp_path: Path) -> None:
     """A thousand topics that nobody waits for any more would keep a broker from stopping."""
     with Broker(data=tmp_path) as broker:
         wishes = [CreatableTopic(f"t{number}", 1, 1) for number in range(1000)]
@@ -123,7 +123,7 @@ def test_a_handler_that_fails_where_no_answer_can_say_so_ends_the_connection(
         assert sizes(other) == {}
 
 
-def test_a_refusal_that_nobody_waits_for_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_refusal_after_its_client_has_gone_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
     request = CreateTopicsRequest([CreatableTopic("t", 200, 1)], timeout_ms=1)
     with Broker() as broker, connect(broker) as connection:
         for _ in range(5):

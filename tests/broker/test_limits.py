@@ -38,7 +38,7 @@ def test_half_a_request_is_silence() -> None:
         assert half.closes()
 
 
-def test_who_does_not_read_his_answers_is_silent() -> None:
+def test_a_client_that_does_not_read_its_answers_is_silent() -> None:
     with (
         Broker({"connections.max.idle.ms": "1000", "max.connections": "1"}) as broker,
         connect(broker) as deaf,

@@ -113,7 +113,9 @@ def test_a_change_that_takes_too_long_is_told_and_goes_on(
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1])
-def test_who_gives_no_time_waits_until_it_is_done(free: threading.Event, timeout_ms: int) -> None:
+def test_a_request_without_a_time_limit_waits_until_it_is_done(
+    free: threading.Event, timeout_ms: int
+) -> None:
     with Broker() as broker, connect(broker) as patient, connect(broker) as hasty:
         free.clear()
         patient.send(frame_of(CreateTopicsRequest([CreatableTopic("t", 1, 1)], timeout_ms), 7))

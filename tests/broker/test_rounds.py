@@ -67,7 +67,7 @@ def test_all_are_heard_before_the_first_is_answered() -> None:
     assert not failures
 
 
-def test_who_fails_takes_nobody_along() -> None:
+def test_a_failing_connection_ends_only_itself() -> None:
     told, failures = run_rounds([b"x", b"fail", b"z"])
     assert sorted(told) == ["a answered", "a heard", "b heard", "c answered", "c heard"]
     assert failures == ["b"]
@@ -94,7 +94,7 @@ def test_many_requests_behind_one_that_waits_are_answered_in_order() -> None:
             assert int.from_bytes(client.receive()[:4], "big") == n
 
 
-def test_a_request_behind_another_wakes_who_waits_for_it() -> None:
+def test_a_request_behind_another_wakes_a_fetch_that_waits_for_it() -> None:
     """It is served when the first one's answer has gone: the round is nearly over then."""
     with Broker() as broker, connect(broker) as waiting, connect(broker) as busy:
         create(busy, "t")
@@ -106,7 +106,7 @@ def test_a_request_behind_another_wakes_who_waits_for_it() -> None:
         assert b"hello" in waiting.receive()
 
 
-def test_who_waits_is_answered_before_those_who_were_heard_and_what_nobody_waits_for_comes_last() -> None:
+def test_parked_requests_are_answered_first_then_new_ones_and_other_work_comes_last() -> None:
     order: list[str] = []
 
     async def talk() -> None:

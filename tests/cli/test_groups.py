@@ -224,7 +224,7 @@ def test_a_reset_that_makes_no_sense_is_one_sentence(
     assert ended.err.count("\n") == 1
 
 
-def test_who_says_no_place_to_go_on_from_is_told_all_there_are(
+def test_a_reset_without_a_place_to_go_on_from_is_told_all_there_are(
     barnabas: Run, filled: str, group: str
 ) -> None:
     ended = barnabas("group", "reset", group, "--topic", filled, "--to", "whenever")

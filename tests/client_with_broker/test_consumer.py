@@ -163,9 +163,7 @@ def test_a_topic_that_comes_later_is_found_by_its_pattern(
     admin.delete_topic(f"{name}-later")
 
 
-def test_an_offset_that_is_gone_is_an_error_where_nobody_said_what_to_do(
-    broker: str, new_topic: NewTopic
-) -> None:
+def test_an_offset_that_is_gone_is_an_error_where_no_reset_is_set(broker: str, new_topic: NewTopic) -> None:
     partition = TopicPartition(new_topic(), 0)
     fill(broker, partition.topic, range(3))
     with Consumer(bootstrap_servers=broker, auto_offset_reset="none") as consumer:

@@ -56,7 +56,7 @@ READ_COMMITTED = {
 }
 
 
-def test_whoever_reads_what_is_committed_sees_no_aborted_open_or_control_record(
+def test_a_reader_of_committed_records_sees_no_aborted_open_or_control_record(
     kafka_bootstrap: str, written: tuple[TopicPartition, Transactional]
 ) -> None:
     partition, producer = written
@@ -95,7 +95,7 @@ def test_columns_of_what_is_committed_are_the_same(
         assert consumer.poll_arrow(0.3) is None
 
 
-def test_whoever_reads_everything_sees_all_but_control_records(
+def test_a_reader_of_everything_sees_all_but_control_records(
     kafka_bootstrap: str, written: tuple[TopicPartition, Transactional]
 ) -> None:
     partition, producer = written

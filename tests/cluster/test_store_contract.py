@@ -174,7 +174,7 @@ def test_a_broker_that_registers_again_has_a_larger_epoch(store: Store) -> None:
     assert images(events)[-1].brokers[ONE].epoch == second
 
 
-def test_a_claim_shows_who_is_the_controller_and_its_epoch(store: Store) -> None:
+def test_a_claim_shows_the_controller_and_its_epoch(store: Store) -> None:
     assert store.image.controller == NO_BROKER
     store.register(broker(ONE))
     epoch = store.claim(ONE)

@@ -56,7 +56,7 @@ def test_a_commit_that_was_refused_may_be_read_again() -> None:
 
 
 @pytest.mark.parametrize("start", [4, 6])
-def test_a_commit_whose_answer_nobody_heard_may_count_or_not(start: int) -> None:
+def test_a_commit_whose_answer_was_lost_may_count_or_not(start: int) -> None:
     unheard = commit("a", 6, answer="")
     judge(*FIRST, *unheard, killed("a"), got("b", 2), read("b", start, 10), *commit("b", 10))
 

@@ -53,7 +53,7 @@ def test_a_frame_that_comes_byte_by_byte_is_answered(victim: BrokerProcess) -> N
         assert struct.unpack_from(">i", connection.receive()) == (99,)
 
 
-def test_a_thousand_idle_connections_disturb_nobody(victim: BrokerProcess) -> None:
+def test_a_thousand_idle_connections_do_not_disturb_others(victim: BrokerProcess) -> None:
     before = victim.rss_mib()
     with ExitStack() as crowd, Neighbour(victim) as neighbour:
         idle = [crowd.enter_context(RawConnection(victim.port)) for _ in range(CROWD)]
@@ -150,7 +150,7 @@ def test_api_versions_too_new_is_answered_in_the_oldest_words(victim: BrokerProc
         assert connection.ask(ApiVersionsRequest("fuzz", "1"), 3).error_code == 0
 
 
-def test_nobody_gets_two_thousand_million_partitions(victim: BrokerProcess) -> None:
+def test_a_topic_of_two_thousand_million_partitions_is_refused(victim: BrokerProcess) -> None:
     before = victim.rss_mib()
     with Neighbour(victim) as neighbour, RawConnection(victim.port) as connection:
         for count in (0x7FFFFFFF, 1_000_000):

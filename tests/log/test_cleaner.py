@@ -542,7 +542,7 @@ def test_a_log_deleted_meanwhile_stays_deleted() -> None:
     assert gone.is_done
 
 
-def test_a_cleaning_that_nobody_finishes_leaves_nothing() -> None:
+def test_a_cleaning_that_is_not_finished_leaves_nothing() -> None:
     disk = SimulatedDisk()
     log = open_log(disk)
     fill(log)

@@ -289,7 +289,7 @@ def test_of_two_folders_of_a_partition_the_one_of_the_topic_counts(wanted: UUID)
 
 
 @pytest.mark.parametrize("kept", [0, 1, 2, 3, 4, 5, 6, 7])
-def test_a_directory_that_fails_while_a_partition_is_made_asks_nobody_at_the_next_start(kept: int) -> None:
+def test_a_directory_that_fails_while_a_partition_is_made_needs_no_help_at_the_next_start(kept: int) -> None:
     disk = SimulatedDisk()
     directories = open_all(disk, "/a", "/b")
     disk.fail_at = disk.operations + 1 + kept
@@ -517,7 +517,7 @@ def test_when_no_directory_works_there_is_no_broker() -> None:
         open_all(disk, "/a", "/b")
 
 
-def test_whoever_uses_the_directories_is_told_of_each_that_fails() -> None:
+def test_each_directory_that_fails_is_reported() -> None:
     directories = open_all(SimulatedDisk(), "/a", "/b")
     left: list[int] = []
     directories.on_offline = lambda: left.append(len(directories.online()))

@@ -33,7 +33,7 @@ def test_an_epoch_older_than_all_is_answered_with_the_first_offset_known() -> No
 
 
 @pytest.mark.parametrize("epoch", [-1, 5, 100])
-def test_an_epoch_nobody_knows_is_unknown(epoch: int) -> None:
+def test_an_epoch_that_never_was_is_unknown(epoch: int) -> None:
     assert epochs((3, 7), (4, 10)).end_of(epoch, 50) == UNKNOWN_EPOCH
 
 

@@ -98,7 +98,7 @@ def test_a_refused_batch_changes_nothing() -> None:
     assert states.check(batch(3)) is None
 
 
-def test_a_producer_nobody_remembers_may_begin_anywhere() -> None:
+def test_a_forgotten_producer_may_begin_anywhere() -> None:
     states = ProducerStates()
     append(states, batch(777), 0)
     append(states, batch(778), 1)

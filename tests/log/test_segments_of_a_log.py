@@ -39,7 +39,7 @@ def test_a_segment_rolls_by_the_age_of_its_records() -> None:
     assert [segment.base for segment in log.segments] == [0, 2]
 
 
-def test_a_segment_rolls_when_nobody_writes() -> None:
+def test_an_idle_segment_rolls() -> None:
     log = open_log(TopicConfig(segment_ms=1000))
     assert not log.roll_if_due(Millis(NOW + 5000))
     append(log, b"x")

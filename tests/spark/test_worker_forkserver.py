@@ -104,7 +104,7 @@ def test_sparks_archives_of_what_is_installed_are_not_looked_into(
         assert not any(each.startswith("/spark") for each in found)
 
 
-def test_who_ends_the_launcher_ends_the_process(
+def test_the_end_of_the_launcher_ends_the_process(
     python: Path, tmp_path: Path, environment: dict[str, str]
 ) -> None:
     (tmp_path / "modules" / "waits.py").write_text("import os, sys; print(os.getpid()); sys.stdin.read()")
@@ -118,7 +118,7 @@ def test_who_ends_the_launcher_ends_the_process(
         started.wait(LIMIT_S)
 
 
-def test_who_ends_the_launcher_before_it_was_answered_ends_the_process_all_the_same(tmp_path: Path) -> None:
+def test_the_end_of_the_launcher_before_its_answer_ends_the_process_all_the_same(tmp_path: Path) -> None:
     door = tmp_path / "door"
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as forkserver, ExitStack() as started:
         forkserver.bind(str(door))

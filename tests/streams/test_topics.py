@@ -58,7 +58,7 @@ def test_orders_are_read_parted_and_written(spark: SparkSession, broker: Broker,
     assert found == {"ann": 310.0, "bob": 250.0, "cyd": 1.0}
 
 
-def test_records_that_nobody_looked_into_are_copied_as_they_are(
+def test_records_that_were_not_looked_into_are_copied_as_they_are(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:
     with Admin(broker.bootstrap) as admin:
