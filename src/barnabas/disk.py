@@ -36,7 +36,7 @@ _PASSING = {
 
 
 class File(Protocol):
-    """One open file. Closed when nobody holds it any more, so a slice being sent outlives a deletion."""
+    """One open file. Closed when its last holder lets go, so a slice being sent outlives a deletion."""
 
     @property
     def path(self) -> str: ...
@@ -124,7 +124,7 @@ class RealFile:
         self.path = path
         self._fd = fd
         self.size = os.fstat(fd).st_size
-        # Who waits for a record reads what was just written: 7 of its 120 us were a system call to get it back.
+        # A waiting fetch reads what was just written: 7 of its 120 us were a system call to get it back.
         self._last = b""
         self._last_at = -1
 

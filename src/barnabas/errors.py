@@ -105,7 +105,7 @@ class Code(IntEnum):
     REASSIGNMENT_IN_PROGRESS = 60, "A reassignment of the partition is under way."
     DELEGATION_TOKEN_AUTH_DISABLED = 61, "Delegation tokens are not switched on."
     DELEGATION_TOKEN_NOT_FOUND = 62, "The delegation token does not exist."
-    DELEGATION_TOKEN_OWNER_MISMATCH = 63, "The delegation token belongs to somebody else."
+    DELEGATION_TOKEN_OWNER_MISMATCH = 63, "The delegation token belongs to another user."
     DELEGATION_TOKEN_REQUEST_NOT_ALLOWED = 64, "Delegation tokens cannot be asked for on this connection."
     DELEGATION_TOKEN_AUTHORIZATION_FAILED = 65, "Not allowed to use delegation tokens."
     DELEGATION_TOKEN_EXPIRED = 66, "The delegation token has expired."

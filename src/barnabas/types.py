@@ -9,7 +9,7 @@ Offset = NewType("Offset", int)
 """A record's place in a partition. Never changes once given."""
 
 LeaderEpoch = NewType("LeaderEpoch", int)
-"""Counts the leaders a partition has had; -1 where nobody knows."""
+"""Counts the leaders a partition has had; -1 where it is not known."""
 
 Millis = NewType("Millis", int)
 """Milliseconds since 1970, the unit of every timestamp on the wire."""

@@ -107,7 +107,7 @@ def test_what_is_not_there_is_told_without_starting_spark(tmp_path: Path) -> Non
         told = _connect(command, file)
         assert told.returncode == 1
         assert "source shop: No database answers at 127.0.0.1:9 (Connection refused)." in told.stderr
-        assert "sink out: Nobody answers at 127.0.0.1:9 (Connection refused)." in told.stderr
+        assert "sink out: No server answers at 127.0.0.1:9 (Connection refused)." in told.stderr
         assert told.stderr.count("\n") == 1
 
 

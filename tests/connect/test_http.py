@@ -108,7 +108,7 @@ def test_retries_have_an_end() -> None:
         with pytest.raises(ConnectError, match=r"was tried 3 times in vain: .*refused"):
             _exchange(url, 2).ask("GET", url, pause=_no_pause)
         began = time.monotonic()
-        with pytest.raises(ConnectError, match=r"Nobody answers at 127\.0\.0\.1"):
+        with pytest.raises(ConnectError, match=r"No server answers at 127\.0\.0\.1"):
             _exchange(url, 2).check()
         assert time.monotonic() - began < 15
 

@@ -173,7 +173,7 @@ class Broker:
         return self.directories.failed(partition.tp, error)
 
     def _without_directory(self) -> None:
-        """A directory has failed, whoever found out: serve nothing of it any more, and halt without any."""
+        """A directory has failed, wherever that was noticed: serve nothing of it any more, and halt without any."""
         self.replicas.drop_offline()
         for each in self.coordinators:
             each.drop_strangers()
@@ -206,7 +206,7 @@ class Broker:
 
 
 def replace_wildcard(listener: Listener) -> Listener:
-    """An address clients can use: nobody can connect to 'all addresses'."""
+    """An address that clients can use: 'all addresses' is none to connect to."""
     if listener.host in ("", "0.0.0.0", "::"):
         return listener._replace(host=socket.gethostname())
     return listener

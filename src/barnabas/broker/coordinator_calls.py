@@ -1,4 +1,4 @@
-"""How handlers ask a coordinator: who asks, where to ask, and how to wait for the answer.
+"""How handlers ask a coordinator: the context of a request, where it goes, and how its answer is awaited.
 
 An answer is a response; a coordinator that says no raises Refused, at once or when the answer is waited for. Each
 handler says beside itself what its API makes of that (`@handles`), or makes a row of it where a request names several.

@@ -2,7 +2,7 @@
 `coordinators`, and the same for whatever is coordinated.
 
 Always holds: records are applied in the order of the log, right after they are in it; an answer leaves when all
-that was in the log when it was given is below the high watermark: nobody is told of what could still be lost.
+that was in the log when it was given is below the high watermark: no answer tells of what could still be lost.
 """
 
 import asyncio
@@ -29,10 +29,10 @@ BACK_OFF_MS = 1000
 """How long a coordinator whose records are refused by the log waits before it does what is due by itself."""
 
 SLEEPY_MS = 1000
-"""Woken so much too late, the whole process was stopped, or the clock was set."""
+"""A wake-up later than this means that the whole process was stopped, or that the clock was set."""
 
 GRACE_MS = 3000
-"""How long members are then given to be heard of: the interval at which most of them send heartbeats."""
+"""The time that members then get to send a heartbeat: the interval at which most of them do."""
 
 _FROM_APPEND = {
     Code.UNKNOWN_TOPIC_OR_PARTITION: Code.COORDINATOR_NOT_AVAILABLE,
@@ -72,7 +72,7 @@ class Waiting:
         elif not self._future.done():
             if isinstance(answer, Refused):
                 self._future.set_exception(answer)
-                self._future.exception()  # its client may have gone, and then nobody looks
+                self._future.exception()  # marked as seen: its client may have gone
             else:
                 self._future.set_result(answer)
 
@@ -164,7 +164,7 @@ class CoordinatorHost(Generic[M]):
             self._arm(now)
 
     def close(self) -> None:
-        """Another host has the partition now, here or elsewhere, or none: those who wait must ask anew."""
+        """Another host has the partition now, here or elsewhere, or none: waiting requests are refused."""
         self._is_closed = True
         self._disarm()
         self.partition.unwatch(self)

@@ -116,7 +116,7 @@ class Coordinators(Generic[M]):
         return list(self._hosts.values())
 
     def machines(self) -> list[M]:
-        """The coordinators themselves, for those who watch, from any thread."""
+        """The coordinators themselves, for metrics, from any thread."""
         return [host.coordinator for host in list(self._hosts.values())]
 
     def _why_not_here(self, key: str) -> Code:

@@ -78,11 +78,11 @@ class Flusher:
             raise
         finally:
             # Here and not in a callback, which comes a turn later: waiting for a task that is done takes no turn
-            # of the loop, so whoever found it then would find it for ever.
+            # of the loop, so a waiter that found it then would find it for ever.
             del self._running[partition]
 
 
 def _heard(task: asyncio.Task[None]) -> None:
-    """Nobody may be waiting any more: then its failure is not missed."""
+    """Marks a failure as seen: the task may have no waiter left."""
     if not task.cancelled():
         task.exception()

@@ -1,4 +1,4 @@
-"""A partition that follows its leader on another broker: it stores what the leader has stored, and serves nobody.
+"""A partition that follows its leader on another broker: it stores what the leader has stored, and serves no client.
 
 Called by what fetches from leaders. The watermark is what the leader says, as far as this log reaches and
 flush.messages lets it be seen.

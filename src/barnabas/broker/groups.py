@@ -36,7 +36,7 @@ class Groups(GroupCoordinators):
     def __init__(self, broker: "Broker") -> None:
         super().__init__(broker, OFFSETS_TOPIC, _load)
 
-    # For those who watch, from any thread: copies of one dict at a time, which nobody can change meanwhile
+    # For metrics, from any thread: copies of one dict at a time, which cannot change while it is copied.
 
     def states(self) -> list[tuple[str, str]]:
         """Kind and state of each group here."""

@@ -58,7 +58,7 @@ class Housekeeping:
                 self._broker.note_refusal("Retention", refused, *partition.tp)
 
     async def flush(self) -> None:
-        """Force to disk what flush.ms wants there, and segments that nobody writes to any more."""
+        """Force to disk what flush.ms wants there, and segments that are no longer written to."""
         now = self._broker.clock.now()
         async for partition in self._partitions():
             active = partition.log.segments[-1]

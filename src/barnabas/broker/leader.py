@@ -42,7 +42,7 @@ class Leader(Partition):
         return appended
 
     def append_own(self, body: bytes, count: int, now: Millis) -> None:
-        """Store so many records that the broker itself has made, given as the record section of a batch."""
+        """Store `count` records that the broker itself has made, given as the record section of a batch."""
         if self.is_held:
             raise Refused(Code.KAFKA_STORAGE_ERROR, HELD)
         log, epoch = self.log, self.epoch

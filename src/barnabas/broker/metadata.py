@@ -20,7 +20,7 @@ from barnabas.errors import BarnabasError, Code, Refused, reason_of
 from barnabas.types import ProducerId
 
 PRODUCER_ID_BLOCK = 1000
-"""How many producer ids are taken from the store at once: a restart wastes the rest, a clash it cannot cause."""
+"""Producer ids that are taken from the store at once. A restart wastes the rest; it never gives an id twice."""
 
 log = logging.getLogger("barnabas.cluster")
 
@@ -75,8 +75,8 @@ class Metadata:
         await asyncio.gather(*self._under_way, return_exceptions=True)
 
     async def _alone(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Wait for our turn, then do this even if we are cancelled, as those are whose client hangs up or whose time is
-        up; who is cancelled before his turn has changed nothing."""
+        """Wait for our turn, then do this to its end. A caller is cancelled when its client hangs up or its time is up:
+        before its turn that changes nothing, after it the work goes on."""
         await self._changing.acquire()
         task = asyncio.create_task(work())
         self._under_way.add(task)

@@ -1,4 +1,4 @@
-"""Counts what the broker does: plain numbers in the hot path, Prometheus only when somebody asks.
+"""Counts what the broker does: plain numbers in the hot path, Prometheus only at a scrape.
 
 The router and the handlers count; `exposition` turns the counts into Prometheus families at each scrape.
 A request costs one `bisect` and two additions here (0.3 us); prometheus-client's own histograms cost ten times that.

@@ -1,4 +1,4 @@
-"""An answer that is still to come. Who waits for it is called on the spot when it is given.
+"""An answer that is still to come. Its callbacks run on the spot when it is given.
 
 Made by handlers that park a request; the connection waits for it. It has what a connection needs of an asyncio
 future, which would call back only on the next turn of the loop: a fetch that waits for a produce saves two of them.
@@ -22,7 +22,7 @@ class Promise(Generic[T]):
         self._callbacks: list[Callable[[Any], None]] = []
 
     def give(self, answer: T) -> None:
-        """The answer is here; a second one, or one that nobody waits for any more, is dropped."""
+        """The answer is here; a second one, or one after a cancellation, is dropped."""
         if not self._done:
             self._answer = answer
             self._end()

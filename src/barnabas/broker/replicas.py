@@ -129,7 +129,7 @@ class Replicas:
         return {partition.tp: partition.high_watermark for partition in self}
 
     def drop_offline(self) -> None:
-        """Let go of partitions whose directory has failed, and tell those who wait for them."""
+        """Let go of partitions whose directory has failed, and answer the requests that wait for them."""
         for key, partition in list(self._partitions.items()):
             if self._directories.find(partition.tp) is None:
                 self._drop(key)

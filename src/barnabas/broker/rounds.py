@@ -1,4 +1,4 @@
-"""Serves the connections in rounds: whoever has sent something is heard, and then all of them are answered.
+"""Serves the connections in rounds: all that have sent something are read, then all of them are answered.
 
 Owned by `server`; connections register here instead of with the event loop, which sees one descriptor, an epoll
 of all sockets. Answers given during a round go out together at its end: a client that is sent several in a row is
@@ -15,9 +15,9 @@ from time import perf_counter
 from typing import Protocol
 
 HEARD_AT_ONCE = 64
-"""So many are heard before the first of them is answered."""
+"""Connections that are read before the first of them is answered."""
 
-VIGIL_SECONDS = 80e-6
+SPIN_SECONDS = 80e-6
 """How long the broker stays awake for the next request; see `Rounds._stay_awake`."""
 
 FEW = 4
@@ -26,18 +26,18 @@ _PATIENCE = 4
 
 
 class Owing(Protocol):
-    """Somebody with an answer to send."""
+    """A connection with an answer to send."""
 
     def send_owed(self) -> None: ...
 
 
 class Rounds:
-    """Hears the readable, then lets those who owe an answer send it."""
+    """Reads what has arrived, then lets the connections that owe an answer send it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.under_way = False
         self.owing: list[Owing] = []
-        """Whoever has an answer to send when the round that is `under_way` ends."""
+        """Connections with an answer to send when the round that is `under_way` ends."""
         self._woken: list[Callable[[], None]] = []
         self._afterwards: list[Callable[[], None]] = []
         self._loop = loop
@@ -59,15 +59,15 @@ class Rounds:
             self._epoll.unregister(fd)
 
     def wake(self, action: Callable[[], None]) -> None:
-        """Call this when all have been heard, for somebody who waits for what they said. He is answered first:
-        they know what they have sent, and he has been waiting longer."""
+        """Call this when all have been read, for a parked request that waits for what they sent. It is answered first:
+        it has waited longer than they have."""
         if self.under_way:
             self._woken.append(action)
         else:
             self._loop.call_soon(action)
 
     def afterwards(self, action: Callable[[], None]) -> None:
-        """Call this when all have been answered: nobody waits for it."""
+        """Call this when all have been answered: no answer depends on it."""
         if self.under_way:
             self._afterwards.append(action)
         else:
@@ -89,7 +89,7 @@ class Rounds:
                 except Exception as error:
                     self._report(error)
         while self.owing or self._woken:
-            # Who has sent his answer may find his next request there already: he may wake somebody, and owe another.
+            # Behind an answer the next request may be at hand already: it may wake others, and owe another answer.
             if self._woken:
                 self._wake_all()
             owing, self.owing = self.owing, []
@@ -123,7 +123,7 @@ class Rounds:
 
         A client with one request in flight asks again some 20 us after it was answered. To be put to sleep and woken
         in between costs both sides more, most of all on a virtual machine: 11,000 requests a second without this,
-        20,000 with it, for less CPU each. A vigil in vain costs its 80 us: after a few of those it is only tried now
+        20,000 with it, for less CPU each. A spin in vain costs its 80 us: after a few of those it is only tried now
         and then.
         """
         if self._awake:
@@ -134,7 +134,7 @@ class Rounds:
                 return
             self._awake = True
             self._loop.call_soon(self._watch)
-        self._awake_until = perf_counter() + VIGIL_SECONDS
+        self._awake_until = perf_counter() + SPIN_SECONDS
 
     def _watch(self) -> None:
         # As long as something is to be called soon, the event loop looks for events without waiting for them.

@@ -25,7 +25,7 @@ def _resource(topic: str | None, broker: int | None, broker_defaults: bool) -> "
     from barnabas.client.admin.configs import Resource
 
     if (topic is not None) + (broker is not None) + broker_defaults != 1:
-        raise WrongUsage("Say whose settings are meant: --topic, --broker or --broker-defaults.")
+        raise WrongUsage("Say which settings are meant: --topic, --broker or --broker-defaults.")
     if topic is not None:
         return Resource.topic(topic)
     return Resource.broker(broker)

@@ -53,13 +53,13 @@ def consume(
         ),
     ] = None,
     max_records: Annotated[
-        int | None, typer.Option("--max", "--max-messages", "-n", min=1, help="Stop after so many records.")
+        int | None, typer.Option("--max", "--max-messages", "-n", min=1, help="Stop after this many records.")
     ] = None,
     until_end: Annotated[
         bool, typer.Option("--until-end", "-e", help="Stop at what was the end when it began.")
     ] = False,
     timeout_ms: Annotated[
-        int | None, typer.Option("--timeout-ms", min=1, help="Stop when nothing came for so long.")
+        int | None, typer.Option("--timeout-ms", min=1, help="Stop when nothing came for this long.")
     ] = None,
     format: Annotated[  # noqa: A002
         str,

@@ -77,7 +77,7 @@ def produce(
     ] = Codec.NONE,
     acks: Annotated[
         Acks,
-        typer.Option("--acks", help="Who must have it before it counts as sent: nobody, the leader, all."),
+        typer.Option("--acks", help="What must have it before it counts as sent: nothing, the leader, all."),
     ] = Acks.ALL,
     batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Bytes of a batch.")] = 256 * 1024,
     timeout_ms: Annotated[

@@ -131,7 +131,9 @@ def alter(
     name: Name,
     partitions: Annotated[
         int | None,
-        typer.Option("--partitions", min=1, max=INT_MAX, help="Grow to so many; they cannot become fewer."),
+        typer.Option(
+            "--partitions", min=1, max=INT_MAX, help="Grow to this number; they cannot become fewer."
+        ),
     ] = None,
     config: Configs = None,
     delete_config: Annotated[

@@ -121,7 +121,7 @@ class Levels:
 def altered(
     current: Mapping[str, str], wishes: Iterable[Alteration], known: Mapping[str, Setting]
 ) -> dict[str, str]:
-    """What settings become by IncrementalAlterConfigs; values are checked by whoever stores them."""
+    """What settings become by IncrementalAlterConfigs; values are checked where they are stored."""
     result = dict(current)
     for wish in wishes:
         setting = known.get(wish.name)

@@ -33,7 +33,7 @@ _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 @dataclass(frozen=True, slots=True)
 class WantedTopic:
-    """A topic somebody asks for. -1 leaves a number to the broker's defaults."""
+    """A topic that a request asks for. -1 leaves a number to the broker's defaults."""
 
     name: str
     id: UUID

@@ -133,7 +133,7 @@ class BrokerGone(NamedTuple):
 
 
 class ControllerElected(NamedTuple):
-    """Who decides from here on; NO_BROKER where the controller is gone and there is no other yet."""
+    """The broker that decides from here on; NO_BROKER where the controller is gone and there is no other yet."""
 
     broker: BrokerId
     epoch: ControllerEpoch

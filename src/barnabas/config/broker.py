@@ -1,4 +1,4 @@
-"""All that a broker can be told, put together from those who read it; how files and flags become settings."""
+"""All that a broker can be told, put together from the parts that read it; how files and flags become settings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -18,9 +18,11 @@ class BrokerConfig(NetworkConfig, StorageConfig, GroupConfig):
     """What a broker can be told. Settings that topics inherit are in `topic_defaults`."""
 
     broker_id: int = declare_int(1, "The number this broker is known by in its cluster.", least=0)
-    num_partitions: int = declare_int(1, "How many partitions a topic gets when nobody says.", least=1)
+    num_partitions: int = declare_int(
+        1, "How many partitions a topic gets where its creation does not say.", least=1
+    )
     default_replication_factor: int = declare_int(
-        1, "How many replicas a topic gets when nobody says.", least=1
+        1, "How many replicas a topic gets where its creation does not say.", least=1
     )
     auto_create_topics_enable: bool = declare(True, "Whether asking for an unknown topic creates it.")
     delete_topic_enable: bool = declare(True, "Whether topics can be deleted.")
@@ -55,7 +57,7 @@ def broker_settings() -> dict[str, Setting]:
 
 
 def broker_config(*places: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
-    """A broker's settings, and the names nobody knows (to be warned about; Kafka has more than we do).
+    """A broker's settings, and the names that are not known (to be warned about; Kafka has more than we do).
 
     Of a setting that is given in several places, as in a file and on the command line, the last one counts.
     """

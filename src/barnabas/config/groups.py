@@ -25,7 +25,7 @@ class GroupConfig:
         least=1,
     )
     offsets_retention_check_interval_ms: int = declare(
-        600_000, "How often offsets that nobody needs any more are looked for.", least=1
+        600_000, "How often offsets that are no longer needed are looked for.", least=1
     )
     offset_metadata_max_bytes: int = declare_int(
         4096, "How long the metadata of a committed offset may be.", least=0

@@ -17,14 +17,14 @@ class NetworkConfig:
         "", "The address given to clients; where empty, the one the broker listens on."
     )
     controller_listener_names: tuple[str, ...] = declare(
-        (), "Which of the listeners are for controllers: there is nobody here who listens there."
+        (), "Which of the listeners are for controllers: nothing listens there."
     )
     socket_request_max_bytes: int = declare_int(
         100 * 1024 * 1024,
         "The largest request that is read; a larger one costs its sender the connection.",
         least=1,
     )
-    # The most that Linux grants when nobody has told it otherwise. A gigabyte consumed costs a tenth less CPU than with
+    # The most that Linux grants unless it is set up otherwise. A gigabyte consumed costs a tenth less CPU than with
     # Kafka's 102,400 (0.20 to 0.28 s instead of 0.23 to 0.31 in four shapes), and a tenth less than with much more.
     socket_send_buffer_bytes: int = declare_int(
         212_992, "The size of a connection's send buffer in the kernel; -1 leaves it to the system.", least=-1

@@ -86,7 +86,7 @@ class Sink(Connector):
     @abstractmethod
     def write(self, frame: "DataFrame", batch: Batch, *, keep_refused: bool = False) -> "DataFrame | None":
         """Writes all rows of a batch, or raises. A sink that may be refused single rows gives those back, as
-        columns value and reason, where `keep_refused` says that somebody wants them."""
+        columns value and reason, where `keep_refused` says that they are wanted."""
 
 
 C = TypeVar("C", bound=Connector)

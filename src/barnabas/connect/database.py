@@ -24,7 +24,7 @@ class Database:
     """A database behind a JDBC address."""
 
     url: str = option("Where the database is.", example="jdbc:postgresql://localhost/shop")
-    user: str = option("Who we are to the database.", "")
+    user: str = option("The user to log in as.", "")
     password: str = option("Its password; `${NAME}` takes it from the environment.", "")
     driver: str = option("The driver's Java class; known for SQLite and PostgreSQL.", "")
     jar: str = option("The driver's jar; fetched with Maven for SQLite and PostgreSQL.", "")

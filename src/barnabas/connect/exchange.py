@@ -43,7 +43,7 @@ class Exchange:
             socket.create_connection((parts.hostname, port), min(self.timeout_s, 5.0)).close()
         except OSError as error:
             raise ConnectError(
-                f"Nobody answers at {parts.hostname}:{port} ({error.strerror or error})."
+                f"No server answers at {parts.hostname}:{port} ({error.strerror or error})."
             ) from error
 
     def ask(

@@ -224,7 +224,7 @@ class FlowRun:
         return good.dataframe, bad
 
     def _bury(self, rows: "DataFrame", batch: Batch, part: str) -> None:
-        """Rows that nobody can use go to the dead letters; `part` keeps several burials of a batch apart."""
+        """Rows that cannot be used go to the dead letters; `part` keeps several burials of a batch apart."""
         from pyspark.sql import functions
 
         sink = self.flow.dead_letters

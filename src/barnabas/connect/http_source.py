@@ -1,4 +1,4 @@
-"""Polls an HTTP endpoint for what is new. What came is in the checkpoint before anybody sees it."""
+"""Polls an HTTP endpoint for what is new. An answer is in the checkpoint before its rows go anywhere."""
 
 import json
 from collections.abc import Mapping

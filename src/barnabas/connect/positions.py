@@ -14,7 +14,7 @@ from barnabas.connect.connector import Json, Step
 from barnabas.connect.option import ConnectError
 
 _KEPT = 20
-"""Old steps that stay, for people who look into a checkpoint."""
+"""Old steps that stay, for a person that looks into a checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)

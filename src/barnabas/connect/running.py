@@ -1,4 +1,4 @@
-"""Runs the flows of a file side by side, until they have ended, one has failed, or somebody wants it to end.
+"""Runs the flows of a file side by side, until they have ended, one has failed, or the run is told to end.
 
 Called by `barnabas connect run`. What can be checked in seconds is checked before Spark starts.
 """

@@ -1,4 +1,4 @@
-"""Sends a stream to a topic: as fast as it goes, or so many records a second.
+"""Sends a stream to a topic: as fast as it goes, or at a given rate.
 
 Called by `barnabas generate` and the demo. Always holds: a paced row never leaves before it is due, and what
 is due leaves together, so that a high rate costs no more calls than a low one.

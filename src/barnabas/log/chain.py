@@ -116,7 +116,7 @@ class SegmentChain:
     def read(self, offset: Offset, max_bytes: int, below: Offset, end: Offset) -> FileSlice | None:
         """Bytes from the batch with `offset` on, none of `below`'s; the first is whole whatever its size.
 
-        1.1 us for a reader who goes on where the log ended before; 6 to 19 us where the place is looked up.
+        1.1 us for a reader that goes on where the log ended before; 6 to 19 us where the place is looked up.
         """
         places = self._places
         number = bisect_right(self._bases, offset) - 1
@@ -175,8 +175,8 @@ class SegmentChain:
     def find_timestamp(self, timestamp: Millis, start: Offset, below: Offset) -> tuple[Millis, Offset] | None:
         """The first record from `start` on, before `below`, whose timestamp is not before this one.
 
-        Of a batch that claims such a record and has none its first one counts: to look into all that claim it would
-        keep everybody waiting for as long as a liar likes.
+        Of a batch that claims such a record and has none its first one counts: a look into every batch that
+        claims one would let a forged log block the broker.
         """
         for segment in self.from_offset(start):
             if segment.base >= below:

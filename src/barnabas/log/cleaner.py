@@ -32,9 +32,9 @@ DEDUPE_BYTES = 128 * 1024 * 1024
 """log.cleaner.dedupe.buffer.size, unless the broker says otherwise."""
 
 _CHUNK = 1024 * 1024
-_TURN = 8 * 1024
+_SLICE = 8 * 1024
 _NAP_S = 0.0001
-"""After so many bytes the worker stops for a moment, so that the event loop need not wait for the interpreter's
+"""After `_SLICE` bytes the worker stops for this long, so that the event loop need not wait for the interpreter's
 lock: it is late by 0.2 ms (p99 1.6 ms) instead of 5 ms (13 ms). Cleaning takes twice as long, 7 us a record."""
 
 _logger = logging.getLogger("barnabas.log")
@@ -70,7 +70,7 @@ class Cleaner:
         self.dedupe_bytes = dedupe_bytes
 
     def begin(self, tp: TopicPartition, log: Log, now: Millis, below: Offset) -> "Cleaning | None":
-        """A cleaning of the log, if it is dirty enough; its `ratio` is for those who have to choose.
+        """A cleaning of the log, if it is dirty enough; its `ratio` lets the caller choose among logs.
 
         `below` is the last stable offset, or the high watermark: nothing from there on is cleaned.
         """
@@ -291,7 +291,7 @@ class Cleaning:
                     raise Overtaken
                 yield batch, header
                 self._worked += len(batch)
-                if self._worked >= _TURN:
+                if self._worked >= _SLICE:
                     self._worked = 0
                     time.sleep(_NAP_S)
 

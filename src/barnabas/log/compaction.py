@@ -156,7 +156,7 @@ class Compactor:
     def _of_records(self, batch: memoryview, header: BatchHeader) -> Survivor | None:
         attributes = header.attributes
         if attributes & TRANSACTIONAL:
-            # Even when all of it goes now: its marker stays for another round, for those who read at this moment.
+            # Even when all of it goes now: its marker stays for another round, for readers that are under way.
             self._seen.add(header.producer_id)
             if self._outcomes.is_aborted(header):
                 return None

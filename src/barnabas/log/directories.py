@@ -42,7 +42,7 @@ _logger = logging.getLogger("barnabas.log")
 
 
 class DirectoryUsage(NamedTuple):
-    """What DescribeLogDirs tells of a directory; bytes are -1 where nobody knows."""
+    """What DescribeLogDirs tells of a directory; bytes are -1 where they are not known."""
 
     path: str
     error: Code
@@ -90,7 +90,7 @@ class Directories:
         """Lock the directories and open all partitions in them: 1,000 in 0.2 s of CPU, 0.6 s in all.
 
         Without a `cluster_id` the one in the directories counts, or a new one is made. A directory that does
-        not work is offline from the start. Whatever a person must decide (somebody else's directory, one in
+        not work is offline from the start. Whatever a person must decide (a directory of another broker, one in
         use, none that works) is a BarnabasError, and then nothing is held.
         """
         distinct = {os.path.realpath(path): path for path in paths}

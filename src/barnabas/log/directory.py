@@ -1,4 +1,4 @@
-"""Owns one data directory: its lock, whose it is, and the checkpoint files over all partitions in it.
+"""Owns one data directory: its lock, its owner, and the checkpoint files over all partitions in it.
 
 `directories` holds one of these for each folder in log.dirs. Two brokers never share a folder: the lock is
 held as long as the object lives. Kafka's names and formats throughout (meta.properties, partition.metadata).
@@ -38,7 +38,7 @@ def parse_id(text: str) -> UUID:
 
 
 class Owner(NamedTuple):
-    """Whose directory it is, as meta.properties says."""
+    """The broker and cluster that a directory belongs to, as meta.properties says."""
 
     node_id: BrokerId
     cluster_id: str
@@ -94,7 +94,7 @@ class DataDirectory:
         """Of each checkpoint file, the number of the newest writing that was done."""
 
     def claim(self) -> None:
-        """Make and lock the folder, and read whose it is. OSErrors are the caller's to take it offline by."""
+        """Make and lock the folder, and read its owner. An OSError is the caller's, which takes it offline."""
         self._make()
         try:
             self._lock = self._disk.lock(f"{self.path}/{LOCK}")
@@ -121,12 +121,12 @@ class DataDirectory:
             parents.append(path)
         self._disk.make_dir(self.path)
         for parent in parents:
-            # Who may not read the parent cannot make its names last; the system will, sooner or later.
+            # A parent that may not be read cannot be synced here; the system will do so, sooner or later.
             with suppress(PermissionError):
                 self._disk.sync_dir(parent)
 
     def belong_to(self, owner: Owner) -> None:
-        """Write whose folder it is, unless it says so already."""
+        """Write the owner of the folder down, unless it is there already."""
         if self.owner is None or not self.owner.directory_id:
             self.owner = owner
             write_atomically(self._disk, f"{self.path}/{META}", owner.to_bytes())

@@ -40,7 +40,7 @@ class SparseIndex:
     def load(cls, disk: Disk, path: str, entry: Struct, length: int | None = None) -> "SparseIndex | None":
         """The index in a file; None where there is none, or one that ends inside an entry.
 
-        With a `length` so many bytes of it count, and it is None where they are not there.
+        With a `length` only the first `length` bytes count, and it is None where the file is shorter.
         """
         index = cls(disk, path, entry)
         try:

@@ -23,7 +23,7 @@ _NOTE = Struct(">qqqqq")
 _CRC = Struct(">I")
 _SIZE = _NOTE.size + _CRC.size
 _MOST = 1024
-"""Notes in the file before those that nobody needs any more are left out."""
+"""Notes in the file before those that are no longer needed are left out."""
 _A_SEGMENT = 64
 """Notes kept of one segment: the recovery point that counts is at most a minute older than the newest."""
 

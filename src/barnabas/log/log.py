@@ -1,4 +1,4 @@
-"""Owns one partition's log: where it starts and ends, what of it lasts, who may write what. Replicas call it.
+"""Owns one partition's log: where it starts and ends, what of it lasts, what may be written to it. Replicas call it.
 
 Everything runs on one thread, but for what `begin_flush` hands out. A refused append leaves no trace; offsets
 never change; `start <= end`, and every segment begins where the one before it ends. Leader epochs are written
@@ -397,7 +397,7 @@ class Log:
             self._chain.active.write_indexes()
 
     def fail_flush(self, error: OSError) -> Refused:
-        """What to tell those who wait when `flush.run()` has failed."""
+        """What to answer to the waiting requests when `flush.run()` has failed."""
         return self._failed("flush", error)
 
     def flush(self) -> None:

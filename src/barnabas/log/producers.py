@@ -133,7 +133,7 @@ class ProducerStates:
     def check(self, header: BatchHeader) -> StoredBatch | None:
         """Look at a client's batch before its append: None lets it in, a StoredBatch was here before.
 
-        A producer nobody remembers may begin at any sequence number: its state expired or its records were
+        A producer that is not known may begin at any sequence number: its state expired or its records were
         deleted, and it would be stuck otherwise. 0.2 us when all is in order.
         """
         state = self.by_id.get(header.producer_id)

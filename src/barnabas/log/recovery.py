@@ -192,7 +192,7 @@ def reindex(segment: Segment, interval: int, until: Offset) -> None:
     segment.size, segment.end = segment.file.size, until
     segment.seal()
     for file in segment.files():
-        file.sync()  # nobody will do so later
+        file.sync()  # no flush will do so later
 
 
 def _tell_damage(segment: Segment, until: int) -> None:

@@ -105,7 +105,7 @@ class Segment:
 
     @property
     def partition(self) -> str:
-        """Whose it is, for people."""
+        """The partition that it belongs to, for messages."""
         return os.path.basename(self._directory)
 
     def _path(self, ending: str) -> str:
@@ -348,7 +348,7 @@ class Segment:
         self.offsets.path, self.times.path = self._path(INDEX), self._path(TIME_INDEX)
 
     def remove(self) -> None:
-        """Drop the files. Whoever is being sent something from them still gets it."""
+        """Drop the files. An answer that is being sent from them is still sent in full."""
         source = self.path
         self.disk.rename(source, source + DELETED)
         self._suffix += DELETED

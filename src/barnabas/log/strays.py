@@ -51,7 +51,7 @@ def is_deleted(name: str) -> bool:
 
 
 def put_aside(directory: DataDirectory, tp: TopicPartition, suffix: str) -> str:
-    """Give a partition's folder a name under which nobody looks for it."""
+    """Give a partition's folder a name that is never looked up."""
     ending = f"-{tp.partition}.{os.urandom(16).hex()}{suffix}"
     target = tp.topic[: _LONGEST_NAME - len(ending)] + ending
     directory.rename_folder(str(tp), target)

@@ -205,10 +205,10 @@ def _wrong_timestamp(newest: int, oldest: int, config: TopicConfig, now: Millis)
 
 
 def _check_body(batch: memoryview, codec: int, count: int, length: int) -> None:
-    """Whether there can be so many records, as far as one look can tell: 0.2 us.
+    """Whether there can be `count` records, as far as one look can tell: 0.2 us.
 
-    All of them are not looked at, which would take longer than all else that is done with a batch. So whoever takes the
-    trouble to lie about them can make a partition hard to read for those who read it, but not for others.
+    All of them are not looked at, which would take longer than all else that is done with a batch. So a batch
+    that is forged with care spoils its partition for its readers, and harms nothing else.
     """
     if codec:
         magic = _MAGIC.get(codec)
@@ -246,7 +246,7 @@ def _check_oldest(batch: memoryview, header: BatchHeader, config: TopicConfig, n
 
 def _records(batch: memoryview, header: BatchHeader, config: TopicConfig) -> bytes:
     """The record section. A bomb costs 12 ms and not a second: a batch that unpacks to more than 16 times what may
-    be sent, and than 16 MiB, is none that anybody means."""
+    be sent, and than 16 MiB, is not meant to be read."""
     most = max(_MUCH, _MOST_UNPACKED * config.max_message_bytes)
     return record_section(batch, header, max_bytes=min(DECODED_LIMIT, most))
 

@@ -29,7 +29,7 @@ class QueryState:
 
 
 class Progress(StreamingQueryListener):  # type: ignore[misc]
-    """Follows the queries of one pipeline, and wakes whoever waits when all of them have ended."""
+    """Follows the queries of one pipeline, and wakes the waiting thread when all of them have ended."""
 
     def __init__(self, names: list[str], ended: Callable[[], None], out: TextIO | None = None) -> None:
         self.states = {name: QueryState() for name in names}

@@ -173,7 +173,7 @@ def _trigger(how: Run) -> dict[str, Any]:
 
 
 def _wait(queries: Mapping[str, "StreamingQuery"], stop: Stop, begin: Callable[[str], None]) -> None:
-    """Until all queries ended, one failed, or somebody wants it to end.
+    """Until all queries ended, one failed, or the run is told to end.
 
     Spark's listener tells; since it falls silent when Spark's process dies, we also look now and then.
     """

@@ -72,13 +72,16 @@ OPTIONS = (
         "maxOffsetsPerTrigger",
         Use.STREAM,
         "no limit",
-        "At most so many offsets a batch, shared out by backlog.",
+        "At most this many offsets a batch, shared out by backlog.",
     ),
     Option(
-        "minOffsetsPerTrigger", Use.STREAM, "none", "Wait for so many offsets, but not past maxTriggerDelay."
+        "minOffsetsPerTrigger",
+        Use.STREAM,
+        "none",
+        "Wait for this many offsets, but not past maxTriggerDelay.",
     ),
     Option("maxTriggerDelay", Use.STREAM, "15m", "How long minOffsetsPerTrigger may wait: 30s, 15m, 2h."),
-    Option("minPartitions", Use.READ, "", "Split large partitions until there are about so many tasks."),
+    Option("minPartitions", Use.READ, "", "Split large partitions until there are about this many tasks."),
     Option("maxRecordsPerPartition", Use.READ, "", "Split partitions so that no task reads more offsets."),
     Option("includeHeaders", Use.ALL, "false", "true: the column headers is there too."),
     Option(

@@ -32,7 +32,7 @@ def main(forkserver: str, *arguments: str) -> None:
 def _ask(forkserver: str, arguments: tuple[str, ...], environment: dict[str, str]) -> None:
     """Wait for the end of the process that the fork server has made; come back if it makes none."""
     request = json.dumps({"arguments": arguments, "environment": environment, "folder": os.getcwd()}).encode()
-    # Who ends us from here on means the process that we are about to get: it is told when we know which that is.
+    # A SIGTERM from here on is meant for the process that we are about to get: it is passed on when that is known.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:

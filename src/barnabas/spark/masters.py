@@ -51,7 +51,7 @@ def check_master(master: str, settings: Mapping[str, str]) -> None:
         )
 
 
-def _check_answers(who: str, addresses: Iterable[tuple[str, int]]) -> None:
+def _check_answers(kind: str, addresses: Iterable[tuple[str, int]]) -> None:
     """One that answers is enough, and so is none to ask."""
     problems = []
     for host, port in addresses:
@@ -62,7 +62,7 @@ def _check_answers(who: str, addresses: Iterable[tuple[str, int]]) -> None:
         else:
             return
     if problems:
-        raise BarnabasError(f"No {who} answers at {' or '.join(problems)}: is it running?")
+        raise BarnabasError(f"No {kind} answers at {' or '.join(problems)}: is it running?")
 
 
 def _check_kubernetes(master: str, settings: Mapping[str, str]) -> None:

@@ -88,7 +88,7 @@ class WriteOptions:
 
 
 def includes_headers(given: Mapping[str, str]) -> bool:
-    """Whether the schema has headers; for whoever asks for the schema before it is known what for."""
+    """Whether the schema has headers; for a caller that needs the schema before its use is known."""
     return _Given(given, Use.ALL).boolean("includeHeaders", default=False)
 
 

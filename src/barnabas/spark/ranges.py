@@ -42,7 +42,7 @@ def ranges_between(
 def split(
     ranges: Iterable[OffsetRange], *, at_least: int | None = None, largest: int | None = None
 ) -> list[OffsetRange]:
-    """The same offsets in at least so many pieces (as far as there are offsets), none larger than `largest`."""
+    """The same offsets in at least this many pieces (as far as there are offsets), none larger than `largest`."""
     whole = [each for each in ranges if each.size]
     total = sum(each.size for each in whole)
     piece = min(largest or total, max(total // at_least, 1) if at_least else total)
@@ -55,7 +55,7 @@ def split(
 
 
 def limited(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], most: int) -> Offsets:
-    """An end that is at most so many offsets away; each partition gets its share of what waits."""
+    """An end that is at most this many offsets away; each partition gets its share of what waits."""
     waiting = {each: max(at - start[each], 0) for each, at in end.items()}
     total = sum(waiting.values())
     if total <= most:

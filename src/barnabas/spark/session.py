@@ -1,7 +1,7 @@
 """Owns how a Spark session starts: on local Spark or a given master, quietly, or with one sentence on why not.
 
 Called by pipelines, connectors, the demo and tests; under spark-submit the session that is there already is used.
-Always holds: a missing Java, a wrong master or one that nobody answers at is told within seconds, before Spark
+Always holds: a missing Java, a wrong master or one that does not answer is told within seconds, before Spark
 starts to look for it.
 """
 

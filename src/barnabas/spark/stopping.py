@@ -24,7 +24,7 @@ class Stop:
         self._news.put(None)
 
     def look(self) -> None:
-        """Something has ended: whoever waits should look what it was."""
+        """Something has ended: a waiting thread wakes and looks at what it was."""
         self._news.put(None)
 
     def wait(self, seconds: float) -> None:

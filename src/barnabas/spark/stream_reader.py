@@ -72,7 +72,7 @@ class StreamReader(DataSourceStreamReader):
         return self._asking
 
     def _next(self, begin: JsonOffsets, most: int | None) -> JsonOffsets:
-        """Where the batch ends that begins here, and has so many offsets at most."""
+        """Where the batch ends that begins here, within its limit of offsets."""
         latest = self._latest = self._survey.latest_of_all()
         anew = self._made_anew(ids_in_json(begin), self._survey.ids)
         start = {each: at for each, at in from_json(begin).items() if each.topic not in anew}

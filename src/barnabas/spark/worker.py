@@ -26,7 +26,7 @@ def plainly() -> Iterator[None]:
         yield
     except BarnabasError as error:
         if _in_a_worker():
-            # Spark's switch for this; the worker ends with the error, so nobody else's traceback is hidden.
+            # Spark's switch for this; the worker ends with the error, so no other traceback is hidden.
             os.environ["SPARK_HIDE_TRACEBACK"] = "1"
         error.__cause__ = None
         raise

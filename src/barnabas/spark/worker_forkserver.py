@@ -72,7 +72,7 @@ def python_of(folder: Path) -> Path | None:
     environment.setdefault(_SEED, "0")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(str(door))
-        listener.listen()  # who asks while things are imported waits, which is shorter than to import them too
+        listener.listen()  # a request during the imports waits: that is shorter than to import all again
         process = subprocess.Popen(
             [sys.executable, "-m", __name__, str(listener.fileno()), str(folder)],
             stdin=subprocess.PIPE,
@@ -88,7 +88,7 @@ def python_of(folder: Path) -> Path | None:
 
 @functools.cache
 def private_folder() -> Path:
-    """A folder that nobody else may look into, gone when this process ends."""
+    """A folder for this user alone, gone when this process ends."""
     folder = tempfile.mkdtemp(prefix="barnabas-spark-")
     atexit.register(_remove, folder, os.getpid())
     return Path(folder)
@@ -154,7 +154,7 @@ def _fork(connection: socket.socket, own: Mapping[str, str]) -> bool:
                 return True
             connection.sendall(launcher.TAKEN + b"%d" % pid)
     except (OSError, ValueError):
-        pass  # whoever asks goes its own way when the connection is closed
+        pass  # a launcher whose connection is closed starts its own process
     finally:
         for fd in fds:
             os.close(fd)

@@ -3,7 +3,7 @@
 Called by `register`. PySpark takes `python3` from the PATH for its workers unless PYSPARK_PYTHON says another: in a
 script run by `.venv/bin/python` that is a Python without our packages. Spark keeps a Python with every function and
 every data source, so ours gets the right one and nothing else of the session changes. Always holds: a Python that
-somebody chose is left alone; one that cannot run our source is told of in one sentence, before the first read.
+was chosen is left alone; one that cannot run our source is told of in one sentence, before the first read.
 """
 
 import os

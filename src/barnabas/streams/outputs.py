@@ -118,7 +118,7 @@ class Run:
         self._noted = noted
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Until the query has ended, or for so many seconds; True if it has. Raises if it failed."""
+        """Until the query has ended, or until the time-out in seconds is over; True if it has. Raises if it failed."""
         if self.query is None:
             return True
         try:

@@ -236,7 +236,7 @@ class Stream:
     def session(
         self, gap: str | timedelta, *, watermark: str | timedelta | None = None, on: str | None = None
     ) -> "Windowed":
-        """Sessions: windows that last until nothing came for so long."""
+        """Sessions: windows that last until nothing came for that long."""
         from barnabas.streams.windows import session_windows
 
         return session_windows(self, gap, watermark=watermark, on=on)

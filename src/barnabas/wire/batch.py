@@ -77,7 +77,7 @@ class BatchHeader(NamedTuple):
     producer_id: int
     producer_epoch: int
     base_sequence: int
-    count: int  # type: ignore[assignment]  # Kafka's word; nobody counts equal fields of a header
+    count: int  # type: ignore[assignment]  # Kafka's word; a header's equal fields are never counted
 
     @property
     def size(self) -> int:
@@ -246,7 +246,7 @@ def _start(fields: tuple[int, ...], body: Buffer, base_offset: int, leader_epoch
 
 
 class BatchInTwo:
-    """A batch whose header and records lie apart, so that nobody copies a megabyte: a chunk for who sends both."""
+    """A batch whose header and records lie apart, so that no megabyte is copied: a chunk for a sender of both."""
 
     __slots__ = ("body", "start")
 

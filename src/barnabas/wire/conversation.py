@@ -126,9 +126,9 @@ class Conversation(Generic[C]):
         return self._scratch if self._frame is None else self._frame[self._filled :]
 
     def received(self, count: int) -> Iterator[tuple[C, Any]]:
-        """So many bytes are in the buffer: the requests that they answer, each with its answer. Raises Nonsense.
+        """`count` bytes are in the buffer: the requests that they answer, each with its answer. Raises Nonsense.
 
-        Whoever stops asking for more in the midst has to end the conversation.
+        A caller that stops before the last of them has to end the conversation.
         """
         frame = self._frame
         if frame is None:

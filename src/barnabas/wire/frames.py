@@ -1,8 +1,8 @@
 """Frames: a length of four bytes, a header, a message. Called by the connections of broker and client.
 
 A request's header is v1, or v2 (tagged fields) from the API's first flexible version on; a response's is
-v0 or v1 in the same way, but ApiVersions answers with v0 always: who asks does not know yet what the other
-side speaks.
+v0 or v1 in the same way, but ApiVersions answers with v0 always: the asking side does not know yet what the
+other side speaks.
 A header's client id has an int16 length even where everything else is compact.
 """
 

@@ -74,7 +74,7 @@ def varint(number: int) -> bytes:
 
 
 def _ready_varints(count: int) -> list[bytes]:
-    """At least so many varints from the table, or as many as it may hold."""
+    """At least `count` varints from the table, or as many as it may hold."""
     ready = _VARINTS
     if len(ready) < min(count, _MOST_READY):
         ready.extend(map(varint, range(len(ready), min(max(count, _TABLE), _MOST_READY))))
@@ -154,7 +154,7 @@ def encode_flat(
 
 
 def _encode_one(value: bytes, key: bytes | None) -> bytes:
-    # 0.7 us, 0.9 us with a key: a batch that somebody waits for has one record, as a rule.
+    # 0.7 us, 0.9 us with a key: a batch that its sender waits for has one record, as a rule.
     size = varint(len(value))
     if key is None:
         return b"".join((varint(len(size) + len(value) + 5), b"\x00\x00\x00\x01", size, value, b"\x00"))
@@ -251,7 +251,7 @@ def encode_records(
 
 def _encode_headers(record_headers: Headers) -> bytes:
     # 300 ns for one: names are few and come again and again, so they are kept as they go out.
-    ready = _VARINTS  # filled by whoever is encoding the record
+    ready = _VARINTS  # filled by the encoder of the record
     names = _NAMES
     out = [varint(len(record_headers)) if len(record_headers) > 1 else b"\x02"]
     for name, value in record_headers:

@@ -36,7 +36,7 @@ class Source:
         self.lines.append("    " * self.depth + text)
 
     def fresh(self, stem: str) -> str:
-        """A variable nobody else uses: nested structs are written inline."""
+        """A variable that is used nowhere else: nested structs are written inline."""
         self.count += 1
         return f"{stem}_{self.count}"
 

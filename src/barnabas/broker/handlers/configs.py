@@ -154,7 +154,7 @@ async def _alter(
 
 
 def _check_once(wish: Wish, times: int) -> None:
-    """Of two wishes for one thing nobody can tell which is meant."""
+    """Two wishes for one thing contradict each other: which is meant is not known."""
     if times > 1:
         raise Refused(
             Code.INVALID_REQUEST, f"The request is invalid: {wish.name!r} is named {times} times in it."

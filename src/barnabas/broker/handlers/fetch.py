@@ -83,11 +83,11 @@ class Reading:
 
     @property
     def is_enough(self) -> bool:
-        """Whether it may go: with the bytes that were asked for, or with an error, which waits for nobody."""
+        """Whether it may go: with the bytes that were asked for, or with an error, which leaves at once."""
         return self.found >= self._min_bytes or self.failed
 
     def row(self, topic: str, wanted: FetchPartition) -> FetchPartitionResponse:
-        """One partition's part. 0.35 us for a reader that has read all, of whom there may be a thousand."""
+        """One partition's part. 0.35 us for a reader that has read all, and there may be a thousand of these."""
         partition = self._find(topic, wanted.partition)
         if partition is not None:
             idle = self._broker.idle_rows.find(topic, partition, wanted)

@@ -58,7 +58,7 @@ def heartbeat(broker: "Broker", request: HeartbeatRequest, peer: Connection, hea
         return ask(broker, request.group_id, request, header, peer)
     except Refused as refused:
         if refused.code is Code.COORDINATOR_LOAD_IN_PROGRESS:
-            # Nobody is late while the coordinator is not up: sessions begin when it is.
+            # No member is late while the coordinator loads: sessions begin when it is up.
             return HeartbeatResponse()
         raise
 

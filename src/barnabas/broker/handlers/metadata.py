@@ -1,4 +1,4 @@
-"""Metadata v0-12: brokers, topics, and who leads which partition; creates unknown topics where allowed."""
+"""Metadata v0-12: brokers, topics, and the leader of each partition; creates unknown topics where allowed."""
 
 import logging
 import uuid

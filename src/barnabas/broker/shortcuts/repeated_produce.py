@@ -69,7 +69,7 @@ class Envelope(NamedTuple):
     middle: bytes
     end: bytes
     request: ProduceRequest
-    """The same without records: for an error that nobody foresaw."""
+    """The same without records: for the answer to an unforeseen error."""
 
     def answer(self, correlation_id: int, partition: Leader, appended: Appended) -> list[Chunk]:
         """That the batch is stored."""

@@ -1,1 +1,1 @@
-"""The pipelines that come with Barnabas. Each is a file as anybody would write one: copy it and change it."""
+"""The pipelines that come with Barnabas. Each is an ordinary file: copy it and change it."""

@@ -86,7 +86,7 @@ class ConsumerGroupMember:
     assignment: DescribedAssignment = field(default_factory=DescribedAssignment)
     target_assignment: DescribedAssignment = field(default_factory=DescribedAssignment)
     member_type: Annotated[int, Int8, Since(1)] = -1
-    """0 a classic member, 1 a member of this protocol, -1 nobody knows."""
+    """0 a classic member, 1 a member of this protocol, -1 not known."""
 
 
 @dataclass(slots=True)

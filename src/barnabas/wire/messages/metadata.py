@@ -1,4 +1,4 @@
-"""Metadata: brokers, topics, and who leads which partition."""
+"""Metadata: brokers, topics, and the leader of each partition."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
