@@ -45,7 +45,11 @@ def test_a_producer_may_be_subclassed_and_patched(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.slow(40)
 def test_the_sources_work_by_themselves(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
-    suites = ("client/producer/test_accumulator.py", "client/producer/test_producer_usage.py", "wire/test_records.py")
+    suites = (
+        "client/producer/test_accumulator.py",
+        "client/producer/test_producer_usage.py",
+        "wire/test_records.py",
+    )
     plain = f"""
 import sys, pytest
 failed = pytest.main(["-p", "no:cacheprovider", *{[str(ROOT / "tests" / each) for each in suites]}])

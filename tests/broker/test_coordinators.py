@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from barnabas.broker.broker import Broker
-from barnabas.broker.coordinators import Coordinators, InternalTopic, TopicShape
+from barnabas.broker.coordinators.coordinators import Coordinators, InternalTopic, TopicShape
 from barnabas.cluster.image import LeaderRestarted
 from barnabas.config import BrokerConfig, broker_config
 from barnabas.coordinator.effects import NEVER, Context, TopicChanges, TopicFacts

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from barnabas.broker.flusher import Flusher
-from barnabas.broker.leader import Leader
-from barnabas.broker.partition import Partition
+from barnabas.broker.partitions.flusher import Flusher
+from barnabas.broker.partitions.leader import Leader
+from barnabas.broker.partitions.partition import Partition
 from barnabas.disk import SyncFailed
 from barnabas.errors import Refused
 from barnabas.testing.disk import SimulatedDisk
@@ -72,7 +72,7 @@ def test_a_flush_that_fails_is_reported_with_and_without_a_waiter() -> None:
 def test_a_flush_that_fails_for_now_is_tried_again_without_being_asked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("barnabas.broker.flusher.RETRY_SECONDS", 0)
+    monkeypatch.setattr("barnabas.broker.partitions.flusher.RETRY_SECONDS", 0)
 
     async def append_on_a_full_disk() -> None:
         disk = SimulatedDisk()

@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from barnabas.broker.replicas import Replicas
-from barnabas.broker.topic_facts import next_facts
+from barnabas.broker.coordinators.topic_facts import next_facts
+from barnabas.broker.partitions.replicas import Replicas
 from barnabas.clock import SystemClock
 from barnabas.cluster.image import (
     Change,

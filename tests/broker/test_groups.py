@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.coordinators import java_hash
+from barnabas.broker.coordinators.coordinators import java_hash
 from barnabas.errors import Code
 from barnabas.testing import Broker
 from barnabas.wire.apis import response_class

@@ -2,7 +2,7 @@
 
 import pytest
 
-from barnabas.broker.listener import Listener, clients_listener
+from barnabas.broker.network.listener import Listener, clients_listener
 from barnabas.errors import BarnabasError
 from barnabas.testing import Broker
 from barnabas.wire.messages.metadata import MetadataRequest

@@ -97,7 +97,7 @@ class ShortOfFiles(RealDisk):
 
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[ShortOfFiles]:
-    from barnabas.broker.groups import Groups
+    from barnabas.broker.coordinators.groups import Groups
 
     made = ShortOfFiles(threading.Event())
     monkeypatch.setattr("barnabas.broker.broker.RealDisk", lambda: made)

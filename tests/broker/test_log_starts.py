@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from barnabas.broker.leader import Leader
-from barnabas.broker.log_starts import LogStarts
+from barnabas.broker.partitions.leader import Leader
+from barnabas.broker.partitions.log_starts import LogStarts
 from barnabas.clock import SystemClock
 from barnabas.config import TopicConfig
 from barnabas.errors import Code, Refused

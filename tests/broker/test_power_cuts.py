@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.flusher import Flusher
-from barnabas.broker.leader import Leader
-from barnabas.broker.partition import Partition
+from barnabas.broker.partitions.flusher import Flusher
+from barnabas.broker.partitions.leader import Leader
+from barnabas.broker.partitions.partition import Partition
 from barnabas.disk import passes
 from barnabas.errors import Refused
 from barnabas.log.log import Log
@@ -213,7 +213,7 @@ def _hold_against_failed_syncs(seed: int, flush_messages: int, number: int) -> N
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("barnabas.broker.flusher.RETRY_SECONDS", 0)
+    monkeypatch.setattr("barnabas.broker.partitions.flusher.RETRY_SECONDS", 0)
 
 
 @pytest.mark.parametrize("flush_messages", [1, 3])

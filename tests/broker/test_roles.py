@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.follower import Follower
-from barnabas.broker.leader import Leader
-from barnabas.broker.partition import Partition
-from barnabas.broker.replicas import Replicas
+from barnabas.broker.partitions.follower import Follower
+from barnabas.broker.partitions.leader import Leader
+from barnabas.broker.partitions.partition import Partition
+from barnabas.broker.partitions.replicas import Replicas
 from barnabas.clock import SystemClock
 from barnabas.cluster.image import ClusterImage, PartitionImage, TopicImage, Topics
 from barnabas.config import BrokerConfig

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 
-from barnabas.broker.rounds import Rounds
+from barnabas.broker.network.rounds import Rounds
 from barnabas.testing import Broker
 from barnabas.wire.messages.metadata import MetadataRequest
 from tests.broker.speaking import batch, connect, create, fetch_request, produce_request

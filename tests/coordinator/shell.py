@@ -7,7 +7,7 @@ import itertools
 from typing import Any
 from uuid import UUID
 
-from barnabas.broker.coordinator_host import append_code
+from barnabas.broker.coordinators.host import append_code
 from barnabas.broker.router import refusal_of
 from barnabas.config import BrokerConfig, broker_config
 from barnabas.coordinator.classic.group import ClassicGroup, State

@@ -10,19 +10,19 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from barnabas.broker.coordinators import Coordinators
-from barnabas.broker.flusher import Flusher
-from barnabas.broker.groups import Groups
+from barnabas.broker.coordinators.coordinators import Coordinators
+from barnabas.broker.coordinators.groups import Groups
 from barnabas.broker.housekeeping import Housekeeping
 from barnabas.broker.idle_rows import IdleRows
-from barnabas.broker.listener import Listener, clients_listener
-from barnabas.broker.log_starts import LogStarts
 from barnabas.broker.metadata import Metadata
 from barnabas.broker.metrics import Metrics
-from barnabas.broker.partition import Partition
-from barnabas.broker.replicas import Replicas
+from barnabas.broker.network.listener import Listener, clients_listener
+from barnabas.broker.network.server import Server
+from barnabas.broker.partitions.flusher import Flusher
+from barnabas.broker.partitions.log_starts import LogStarts
+from barnabas.broker.partitions.partition import Partition
+from barnabas.broker.partitions.replicas import Replicas
 from barnabas.broker.router import Router
-from barnabas.broker.server import Server
 from barnabas.clock import Clock, SystemClock
 from barnabas.cluster.configs import Levels
 from barnabas.cluster.image import BrokerImage, Change, ClusterImage, LeaderRestarted

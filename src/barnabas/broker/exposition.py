@@ -12,8 +12,8 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from barnabas.broker.listener import parse_listener
 from barnabas.broker.metrics import LATENCY_BUCKETS
+from barnabas.broker.network.listener import parse_listener
 from barnabas.errors import BarnabasError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from barnabas.broker.partition import Partition
+from barnabas.broker.partitions.partition import Partition
 from barnabas.errors import BarnabasError, Refused
 
 if TYPE_CHECKING:

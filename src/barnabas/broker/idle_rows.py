@@ -9,7 +9,7 @@ only, and counts for as long as both are the partition's own and no transaction 
 
 from typing import NamedTuple
 
-from barnabas.broker.leader import Leader
+from barnabas.broker.partitions.leader import Leader
 from barnabas.wire.messages.fetch import FetchPartition, FetchPartitionResponse
 
 _SPARE = 1024

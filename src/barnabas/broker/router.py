@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.broker.metrics import ApiMetrics
-from barnabas.broker.promise import Promise
+from barnabas.broker.network.promise import Promise
 from barnabas.broker.shortcuts import Shortcut, shortcuts_for
 from barnabas.errors import Code, Refused
 from barnabas.wire.apis import APIS, Api, ApiKey, request_class, response_class
@@ -23,7 +23,7 @@ from barnabas.wire.schema import Chunk
 
 if TYPE_CHECKING:
     from barnabas.broker.broker import Broker
-    from barnabas.broker.connection import Connection
+    from barnabas.broker.network.connection import Connection
 
 log = logging.getLogger("barnabas.router")
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.acceptance import ZSTD_SINCE
+from barnabas.broker.partitions.acceptance import ZSTD_SINCE
 from barnabas.broker.shortcuts.repeated_produce import RepeatedProduce
 from barnabas.errors import Code
 from barnabas.testing import Broker

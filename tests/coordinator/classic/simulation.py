@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from barnabas.broker.coordinator_host import append_code
+from barnabas.broker.coordinators.host import append_code
 from barnabas.coordinator.classic.group import ClassicGroup, State
 from barnabas.coordinator.coordinator import GroupCoordinator
 from barnabas.coordinator.effects import Context, Effects, TopicFacts

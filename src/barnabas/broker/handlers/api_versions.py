@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.connection import Connection
+from barnabas.broker.network.connection import Connection
 from barnabas.broker.router import handles
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse

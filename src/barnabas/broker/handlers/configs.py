@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.broker.connection import Connection
+from barnabas.broker.network.connection import Connection
 from barnabas.broker.router import handles
 from barnabas.cluster.configs import ALL_BROKERS, Alteration, Operation, Row, altered, checked_broker_configs
 from barnabas.cluster.controller import configure_topic

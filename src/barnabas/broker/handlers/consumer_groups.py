@@ -3,8 +3,8 @@
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from barnabas.broker.connection import Connection
-from barnabas.broker.coordinator_calls import answer_of, context
+from barnabas.broker.coordinators.calls import answer_of, context
+from barnabas.broker.network.connection import Connection
 from barnabas.broker.router import handles
 from barnabas.errors import Refused
 from barnabas.wire.apis import ApiKey

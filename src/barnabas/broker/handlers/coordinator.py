@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.connection import Connection
+from barnabas.broker.network.connection import Connection
 from barnabas.broker.router import handles
 from barnabas.errors import Code, Refused
 from barnabas.wire.apis import ApiKey

@@ -5,8 +5,8 @@ Where it starts is on the disk before the answer: after kill -9 what was deleted
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.connection import Connection
-from barnabas.broker.leader import Leader
+from barnabas.broker.network.connection import Connection
+from barnabas.broker.partitions.leader import Leader
 from barnabas.broker.router import handles
 from barnabas.errors import Code, Refused
 from barnabas.types import Offset

@@ -8,10 +8,10 @@ small limits would be stuck. No fetch sessions: the answer's session id 0 tells 
 import asyncio
 from typing import TYPE_CHECKING, TypeAlias
 
-from barnabas.broker.connection import FLAT, Connection
-from barnabas.broker.leader import Leader
-from barnabas.broker.partition import Partition
-from barnabas.broker.promise import Promise
+from barnabas.broker.network.connection import FLAT, Connection
+from barnabas.broker.network.promise import Promise
+from barnabas.broker.partitions.leader import Leader
+from barnabas.broker.partitions.partition import Partition
 from barnabas.broker.router import handles
 from barnabas.errors import Code, Refused
 from barnabas.types import LeaderEpoch, Offset

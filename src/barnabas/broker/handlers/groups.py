@@ -5,8 +5,8 @@ groups: DescribeGroups v0-5, ListGroups v0-5, DeleteGroups v0-2. The coordinator
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from barnabas.broker.connection import Connection
-from barnabas.broker.coordinator_calls import answer_of, ask, context, later
+from barnabas.broker.coordinators.calls import answer_of, ask, context, later
+from barnabas.broker.network.connection import Connection
 from barnabas.broker.router import handles
 from barnabas.errors import Code, Refused
 from barnabas.wire.apis import ApiKey

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.connection import Connection
-from barnabas.broker.leader import Leader
+from barnabas.broker.network.connection import Connection
+from barnabas.broker.partitions.leader import Leader
 from barnabas.broker.router import handles
 from barnabas.errors import Code, Refused
 from barnabas.types import NO_OFFSET, NO_TIMESTAMP, Millis, Offset

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from barnabas.broker.connection import Connection
+from barnabas.broker.network.connection import Connection
 from barnabas.broker.router import handles
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.log_dirs import (

@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from barnabas.broker.connection import Connection
+from barnabas.broker.network.connection import Connection
 from barnabas.broker.router import handles
 from barnabas.cluster.controller import INTERNAL_TOPICS, WantedTopic, check_name, create_topic
 from barnabas.cluster.image import ClusterImage, TopicImage

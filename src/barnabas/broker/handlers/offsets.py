@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from barnabas.broker.connection import Connection
-from barnabas.broker.coordinator_calls import answer_of, ask
+from barnabas.broker.coordinators.calls import answer_of, ask
+from barnabas.broker.network.connection import Connection
 from barnabas.broker.router import handles
 from barnabas.errors import Code, Refused
 from barnabas.wire.apis import ApiKey

@@ -7,9 +7,9 @@ where a batch of it is refused the connection is closed: there is no other way t
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from barnabas.broker.acceptance import accept, is_stored, stored
-from barnabas.broker.connection import Connection
-from barnabas.broker.leader import Leader
+from barnabas.broker.network.connection import Connection
+from barnabas.broker.partitions.acceptance import accept, is_stored, stored
+from barnabas.broker.partitions.leader import Leader
 from barnabas.broker.router import handles
 from barnabas.errors import Code, Refused
 from barnabas.log.log import Appended

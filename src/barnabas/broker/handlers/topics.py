@@ -10,8 +10,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from barnabas.broker.connection import Connection
 from barnabas.broker.metadata import Decision
+from barnabas.broker.network.connection import Connection
 from barnabas.broker.router import handles
 from barnabas.cluster.controller import WantedTopic, add_partitions, create_topic, delete_topic
 from barnabas.cluster.image import ClusterImage

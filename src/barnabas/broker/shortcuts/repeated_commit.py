@@ -18,7 +18,7 @@ from barnabas.wire.schema import Chunk
 
 if TYPE_CHECKING:
     from barnabas.broker.broker import Broker
-    from barnabas.broker.connection import Connection
+    from barnabas.broker.network.connection import Connection
     from barnabas.broker.router import Later, Route, Router
 
 _PATIENCE = 4

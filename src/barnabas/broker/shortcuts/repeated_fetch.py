@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from barnabas.broker.handlers.fetch import ZSTD_SINCE, ParkedFetch, Reading
-from barnabas.broker.leader import Leader
+from barnabas.broker.partitions.leader import Leader
 from barnabas.broker.router import Later
 from barnabas.broker.shortcuts import Attempt, shortcut
 from barnabas.broker.shortcuts.fetch_template import FetchTemplate, fetch_template
@@ -25,7 +25,7 @@ from barnabas.wire.schema import Chunk
 
 if TYPE_CHECKING:
     from barnabas.broker.broker import Broker
-    from barnabas.broker.connection import Connection
+    from barnabas.broker.network.connection import Connection
     from barnabas.broker.router import Route, Router
 
 _CORRELATION = Struct(">i").unpack_from

@@ -15,9 +15,9 @@ from struct import Struct, error
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from barnabas.broker.acceptance import accept, is_stored, stored
 from barnabas.broker.handlers.produce import refused_row
-from barnabas.broker.leader import Leader
+from barnabas.broker.partitions.acceptance import accept, is_stored, stored
+from barnabas.broker.partitions.leader import Leader
 from barnabas.broker.router import Later
 from barnabas.broker.shortcuts import Attempt, shortcut
 from barnabas.errors import Refused
@@ -37,7 +37,7 @@ from barnabas.wire.schema import Chunk
 
 if TYPE_CHECKING:
     from barnabas.broker.broker import Broker
-    from barnabas.broker.connection import Connection
+    from barnabas.broker.network.connection import Connection
     from barnabas.broker.router import Route, Router
 
 _KNOWN_LIMIT = 4096

@@ -30,7 +30,7 @@ from barnabas.wire.schema import Chunk, Malformed
 
 if TYPE_CHECKING:
     from barnabas.broker.broker import Broker
-    from barnabas.broker.connection import Connection
+    from barnabas.broker.network.connection import Connection
     from barnabas.broker.router import Route, Router
 
 WIDE = 1024

@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
-from barnabas.broker.leader import Leader
-from barnabas.broker.partition import Partition
+from barnabas.broker.partitions.leader import Leader
+from barnabas.broker.partitions.partition import Partition
 from barnabas.coordinator.effects import NEVER, Context, TopicChanges, TopicFacts
 from barnabas.coordinator.machine import Factory, Machine, Wanted
 from barnabas.errors import Code, Refused, counted

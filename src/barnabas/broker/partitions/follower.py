@@ -6,7 +6,7 @@ flush.messages lets it be seen.
 
 from collections.abc import Callable
 
-from barnabas.broker.partition import Partition
+from barnabas.broker.partitions.partition import Partition
 from barnabas.log.log import Log
 from barnabas.types import LeaderEpoch, Millis, Offset, TopicPartition
 

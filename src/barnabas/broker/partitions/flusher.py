@@ -9,7 +9,7 @@ Always holds: a partition that has asked is flushed until nothing waits, or its 
 import asyncio
 from collections.abc import Callable
 
-from barnabas.broker.partition import Partition
+from barnabas.broker.partitions.partition import Partition
 from barnabas.errors import Refused
 from barnabas.types import Offset
 

@@ -6,7 +6,7 @@ for the disk first, with what was flushed. Followers' ends will hold it back in 
 
 from collections.abc import Callable
 
-from barnabas.broker.partition import Partition
+from barnabas.broker.partitions.partition import Partition
 from barnabas.errors import Code, Refused
 from barnabas.log.epochs import UNKNOWN_EPOCH, EpochEnd
 from barnabas.log.log import Appended, Log

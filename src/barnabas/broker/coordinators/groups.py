@@ -6,7 +6,7 @@ Handlers find a group's coordinator here (`host`); how coordinators come, load a
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from barnabas.broker.coordinators import Coordinators, InternalTopic, TopicShape
+from barnabas.broker.coordinators.coordinators import Coordinators, InternalTopic, TopicShape
 
 if TYPE_CHECKING:
     from barnabas.broker.broker import Broker

@@ -8,9 +8,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 
-from barnabas.broker.follower import Follower
-from barnabas.broker.leader import Leader
-from barnabas.broker.partition import Partition
+from barnabas.broker.partitions.follower import Follower
+from barnabas.broker.partitions.leader import Leader
+from barnabas.broker.partitions.partition import Partition
 from barnabas.cluster.image import ClusterImage, PartitionImage, TopicImage
 from barnabas.config import BrokerConfig, TopicConfig, topic_config
 from barnabas.disk import passes

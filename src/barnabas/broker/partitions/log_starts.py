@@ -7,7 +7,7 @@ that arrive while a file is being written share the next writing of it.
 import asyncio
 import logging
 
-from barnabas.broker.partition import Partition
+from barnabas.broker.partitions.partition import Partition
 from barnabas.errors import Code, Refused
 from barnabas.log.directories import Directories
 from barnabas.log.directory import DataDirectory

@@ -9,9 +9,9 @@ import logging
 import socket
 from collections import Counter
 
-from barnabas.broker.connection import Answers, Connection, log_limiter
-from barnabas.broker.listener import Listener
-from barnabas.broker.rounds import Rounds
+from barnabas.broker.network.connection import Answers, Connection, log_limiter
+from barnabas.broker.network.listener import Listener
+from barnabas.broker.network.rounds import Rounds
 from barnabas.config import BrokerConfig
 from barnabas.errors import BarnabasError
 

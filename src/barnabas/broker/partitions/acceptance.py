@@ -9,7 +9,7 @@ Always holds: a refused batch has left no trace, and no batch is acknowledged be
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.leader import Leader
+from barnabas.broker.partitions.leader import Leader
 from barnabas.cluster.controller import INTERNAL_TOPICS
 from barnabas.errors import Code, Refused
 from barnabas.log.log import Appended

@@ -24,7 +24,7 @@ from barnabas.types import BrokerId
 
 if TYPE_CHECKING:
     from barnabas.broker.broker import Broker
-    from barnabas.broker.coordinator_host import CoordinatorHost
+    from barnabas.broker.coordinators.host import CoordinatorHost
     from barnabas.coordinator.effects import TopicFacts
     from barnabas.coordinator.machine import Factory, Machine
 
@@ -159,7 +159,7 @@ class Coordinators(Generic[M]):
             if not self._loading:
                 self._go_on(self._resume())
             return
-        from barnabas.broker.topic_facts import next_facts
+        from barnabas.broker.coordinators.topic_facts import next_facts
 
         before = self._facts
         self._facts, changes = next_facts(before, self._noted, image)
@@ -193,7 +193,7 @@ class Coordinators(Generic[M]):
 
     def _take(self, factory: "Factory[M]") -> list["CoordinatorHost[M]"]:
         """New hosts for the partitions led here that have none."""
-        from barnabas.broker.coordinator_host import CoordinatorHost
+        from barnabas.broker.coordinators.host import CoordinatorHost
 
         taken = []
         for index in self._mine:
@@ -215,7 +215,7 @@ class Coordinators(Generic[M]):
         if self._factory is None:
             loop = asyncio.get_running_loop()
             factory = await loop.run_in_executor(None, self._load_factory)
-            await loop.run_in_executor(None, import_module, "barnabas.broker.coordinator_host")
+            await loop.run_in_executor(None, import_module, "barnabas.broker.coordinators.host")
             self._factory = factory
 
     async def _resume(self) -> None:

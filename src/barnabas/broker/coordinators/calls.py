@@ -7,7 +7,7 @@ handler says beside itself what its API makes of that (`@handles`), or makes a r
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from barnabas.broker.connection import Connection
+from barnabas.broker.network.connection import Connection
 from barnabas.coordinator.effects import Context
 from barnabas.wire.frames import RequestHeader
 

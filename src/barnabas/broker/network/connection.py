@@ -13,14 +13,14 @@ from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol
 
-from barnabas.broker.log_limiter import LogLimiter
-from barnabas.broker.rounds import Rounds
+from barnabas.broker.network.log_limiter import LogLimiter
+from barnabas.broker.network.rounds import Rounds
 from barnabas.disk import FileSlice
 from barnabas.wire.codec import Malformed
 from barnabas.wire.schema import Chunk
 
 if TYPE_CHECKING:
-    from barnabas.broker.promise import Promise
+    from barnabas.broker.network.promise import Promise
     from barnabas.broker.router import Later
     from barnabas.broker.shortcuts import Attempt
 

@@ -1,0 +1,1 @@
+"""Sockets of the broker: listening, rounds of hearing and answering, one connection."""

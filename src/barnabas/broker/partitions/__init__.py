@@ -1,0 +1,1 @@
+"""The partitions on this broker: their roles, what enters them, what lasts of them."""
