@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.cluster.configs import Operation, Source
+from barnabas.cluster.configs import ConfigSource, Operation
 from barnabas.errors import Code
 from barnabas.setting import Kind
 from barnabas.testing import Broker
@@ -215,16 +215,16 @@ def test_partitions_can_become_more_and_not_fewer(connection: RawConnection, top
 def test_settings_tell_where_they_come_from(connection: RawConnection, topic: str) -> None:
     create(connection, topic, retention_ms="5000")
     rows = described(connection, topic)
-    assert (rows["retention.ms"].value, rows["retention.ms"].config_source) == ("5000", Source.TOPIC)
+    assert (rows["retention.ms"].value, rows["retention.ms"].config_source) == ("5000", ConfigSource.TOPIC)
     assert rows["retention.ms"].config_type == Kind.LONG
-    assert [s.source for s in rows["retention.ms"].synonyms] == [Source.TOPIC, Source.DEFAULT]
+    assert [s.source for s in rows["retention.ms"].synonyms] == [ConfigSource.TOPIC, ConfigSource.DEFAULT]
     assert (rows["segment.bytes"].value, rows["segment.bytes"].config_source) == (
         "1073741824",
-        Source.DEFAULT,
+        ConfigSource.DEFAULT,
     )
     assert all(row.documentation for row in rows.values())
     mine = described(connection, "1", BROKER)
-    assert mine["log.dirs"].config_source == Source.STATIC_BROKER
+    assert mine["log.dirs"].config_source == ConfigSource.STATIC_BROKER
     assert mine["log.dirs"].read_only
     assert mine["num.partitions"].value == "1"
     assert (mine["log.retention.hours"].value, mine["log.retention.ms"].value) == ("168", None)
@@ -278,15 +278,15 @@ def test_kafkas_settings_that_change_nothing_here_are_taken_if_they_make_sense(
 ) -> None:
     create(connection, topic)
     row = described(connection, topic)[name]
-    assert (row.value, row.config_source) == (default, Source.DEFAULT)
-    assert [origin.source for origin in row.synonyms] == [Source.DEFAULT]
+    assert (row.value, row.config_source) == (default, ConfigSource.DEFAULT)
+    assert [origin.source for origin in row.synonyms] == [ConfigSource.DEFAULT]
     if wrong is not None:
         refused = alter(connection, TOPIC, topic, (name, Operation.SET, wrong))
         assert refused.error_code == Code.INVALID_CONFIG
         assert name in refused.error_message
     assert not alter(connection, TOPIC, topic, (name, Operation.SET, given)).error_code
     row = described(connection, topic)[name]
-    assert (row.value, row.config_source) == (given, Source.TOPIC)
+    assert (row.value, row.config_source) == (given, ConfigSource.TOPIC)
 
 
 def test_settings_are_set_taken_back_and_lists_grown(connection: RawConnection, topic: str) -> None:
@@ -331,7 +331,7 @@ def test_a_brokers_settings_reach_its_topics_and_last(tmp_path: str) -> None:
     with Broker({"log.retention.hours": "3"}, data=tmp_path) as broker, connect(broker) as connection:
         create(connection, "t")
         row = described(connection, "t")["retention.ms"]
-        assert (row.value, row.config_source) == (str(3 * 3_600_000), Source.STATIC_BROKER)
+        assert (row.value, row.config_source) == (str(3 * 3_600_000), ConfigSource.STATIC_BROKER)
         assert not alter(connection, BROKER, "", ("log.retention.ms", Operation.SET, "4000")).error_code
         assert not alter(connection, BROKER, "1", ("message.max.bytes", Operation.SET, "100")).error_code
         assert (
@@ -345,7 +345,7 @@ def test_a_brokers_settings_reach_its_topics_and_last(tmp_path: str) -> None:
         assert produce(connection, "t", batch(b"x" * 100)).error_code == Code.MESSAGE_TOO_LARGE
     with Broker({"log.retention.hours": "3"}, data=tmp_path) as broker, connect(broker) as connection:
         row = described(connection, "t")["retention.ms"]
-        assert (row.value, row.config_source) == ("4000", Source.DYNAMIC_DEFAULT_BROKER)
+        assert (row.value, row.config_source) == ("4000", ConfigSource.DYNAMIC_DEFAULT_BROKER)
         assert produce(connection, "t", batch(b"x" * 100)).error_code == Code.MESSAGE_TOO_LARGE
 
 

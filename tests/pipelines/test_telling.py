@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from barnabas.pipelines.progress import Progress, lag_of
-from barnabas.spark.live_line import Line
+from barnabas.spark.live_line import LiveLine
 
 
 def source(end: str | None, latest: str | None) -> Any:
@@ -80,7 +80,7 @@ class Terminal(io.StringIO):
 
 def test_the_line_is_written_over_on_a_terminal() -> None:
     out = Terminal()
-    line = Line(out)
+    line = LiveLine(out)
     line.show("one")
     line.show("two")
     line.end("three")
@@ -89,7 +89,7 @@ def test_the_line_is_written_over_on_a_terminal() -> None:
 
 def test_the_line_is_repeated_every_ten_seconds_elsewhere() -> None:
     out, now = io.StringIO(), [0.0]
-    line = Line(out, lambda: now[0])
+    line = LiveLine(out, lambda: now[0])
     for moment in range(25):
         now[0] = float(moment)
         line.show(f"at {moment}")

@@ -15,10 +15,10 @@ from barnabas.wire.schema import (
     Int16,
     Int32,
     Int64,
-    Kind,
     Records,
     String,
     Uuid,
+    WireType,
     fields_of,
 )
 
@@ -38,7 +38,7 @@ def name_of(message: object) -> str:
 
 # 126, 127 and 200 bytes: around where a compact length begins to need a second byte.
 TEXTS = st.text(max_size=8) | st.sampled_from(["", "a" * 126, "b" * 127, "ü" * 100])
-PRIMITIVES: dict[Kind, st.SearchStrategy[Any]] = {
+PRIMITIVES: dict[WireType, st.SearchStrategy[Any]] = {
     Bool: st.booleans(),
     Int8: st.integers(-(2**7), 2**7 - 1),
     Int16: st.integers(-(2**15), 2**15 - 1),
@@ -75,7 +75,7 @@ def _values(f: Field, version: int, narrow: Narrow) -> st.SearchStrategy[Any]:
     return st.none() | each if version >= f.nullable_since or may_be_left_out else each
 
 
-FULL: dict[Kind, Any] = {
+FULL: dict[WireType, Any] = {
     Bool: True,
     Int8: 11,
     Int16: 22,

@@ -154,10 +154,10 @@ def run(
     spark = start_session(f"barnabas connect {file.stem}", master=master, settings=settings)
     try:
         from barnabas.connect.flow import Told
-        from barnabas.spark.live_line import Line
+        from barnabas.spark.live_line import LiveLine
         from barnabas.spark.stopping import Stop, on_signals
 
-        line = Line(sys.stderr)
+        line = LiveLine(sys.stderr)
         done = {flow.name: Told(flow.name, 0, 0, 0.0) for flow in chosen}
 
         def told() -> str:

@@ -5,7 +5,7 @@ import logging
 import time
 
 
-class Line(logging.Formatter):
+class LineFormatter(logging.Formatter):
     """`2026-01-31 12:00:00.123 INFO  topics  created topic orders`."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -34,7 +34,7 @@ class Json(logging.Formatter):
 def log_to_stderr(style: str) -> None:
     """Send the events of all of Barnabas to stderr."""
     handler = logging.StreamHandler()
-    handler.setFormatter(Json() if style == "json" else Line())
+    handler.setFormatter(Json() if style == "json" else LineFormatter())
     root = logging.getLogger("barnabas")
     root.handlers[:] = [handler]
     root.setLevel(logging.INFO)

@@ -17,7 +17,7 @@ from barnabas.types import BrokerId
 ALL_BROKERS = ""
 
 
-class Source(IntEnum):
+class ConfigSource(IntEnum):
     """Where a value comes from, numbered as DescribeConfigs does."""
 
     TOPIC = 1
@@ -41,7 +41,7 @@ class Origin(NamedTuple):
 
     name: str
     value: str | None
-    source: Source
+    source: ConfigSource
 
 
 class Row(NamedTuple):
@@ -49,7 +49,7 @@ class Row(NamedTuple):
 
     name: str
     value: str | None
-    source: Source
+    source: ConfigSource
     read_only: bool
     kind: Kind
     doc: str
@@ -69,9 +69,9 @@ class Levels:
 
     def __init__(self, image: ClusterImage, broker_id: BrokerId, given: Mapping[str, str]) -> None:
         self._layers = (
-            (Source.DYNAMIC_BROKER, image.broker_configs.get(str(broker_id), {})),
-            (Source.DYNAMIC_DEFAULT_BROKER, image.broker_configs.get(ALL_BROKERS, {})),
-            (Source.STATIC_BROKER, given),
+            (ConfigSource.DYNAMIC_BROKER, image.broker_configs.get(str(broker_id), {})),
+            (ConfigSource.DYNAMIC_DEFAULT_BROKER, image.broker_configs.get(ALL_BROKERS, {})),
+            (ConfigSource.STATIC_BROKER, given),
         )
 
     def effective(self) -> BrokerConfig:
@@ -86,7 +86,7 @@ class Levels:
         for setting in topic_settings().values():
             origins = []
             if setting.name in topic.configs:
-                origins.append(Origin(setting.name, topic.configs[setting.name], Source.TOPIC))
+                origins.append(Origin(setting.name, topic.configs[setting.name], ConfigSource.TOPIC))
             origins += self._inherited(setting)
             yield _row(setting, origins, read_only=False)
 
@@ -94,14 +94,14 @@ class Levels:
         """A broker's settings."""
         for setting in broker_settings().values():
             default = None if setting.default is None else render(setting.default)
-            origins = [*self._set(setting.name), Origin(setting.name, default, Source.DEFAULT)]
+            origins = [*self._set(setting.name), Origin(setting.name, default, ConfigSource.DEFAULT)]
             yield _row(setting, origins, read_only=not setting.dynamic)
 
     def all_brokers(self) -> Iterator[Row]:
         """What was changed for all brokers while they run: that and nothing else."""
         known = broker_settings()
         for source, layer in self._layers:
-            if source is Source.DYNAMIC_DEFAULT_BROKER:
+            if source is ConfigSource.DYNAMIC_DEFAULT_BROKER:
                 for name, value in layer.items():
                     yield _row(known[name], [Origin(name, value, source)], read_only=False)
 
@@ -115,7 +115,7 @@ class Levels:
             yield from self._set(name, scale)
         assert setting.default is not None
         name = setting.synonyms[0][0] if setting.synonyms else setting.name
-        yield Origin(name, render(setting.default), Source.DEFAULT)
+        yield Origin(name, render(setting.default), ConfigSource.DEFAULT)
 
 
 def altered(

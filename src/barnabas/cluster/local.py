@@ -43,7 +43,7 @@ from barnabas.cluster.image import (
     TopicImage,
     Version,
 )
-from barnabas.cluster.store import Deposed, Event, Listener, Notice, Stale, StoreFailed, Update
+from barnabas.cluster.store import Deposed, Event, Notice, Stale, StoreFailed, Subscriber, Update
 from barnabas.disk import Disk, File, passes, read_whole
 from barnabas.errors import BarnabasError
 from barnabas.types import BrokerId, LeaderEpoch
@@ -76,7 +76,7 @@ class LocalStore:
     def __init__(self, disk: Disk, directory: str, cluster_id: str) -> None:
         self._disk = disk
         self._failure: StoreFailed | None = None
-        self._listeners: list[Listener] = []
+        self._listeners: list[Subscriber] = []
         self._unwritten: list[Change] = []
         self._whole = 0
         self.name = os.path.join(directory, FILE_NAME)
@@ -84,7 +84,7 @@ class LocalStore:
         self.image = replace(ClusterImage(cluster_id).after(changes), version=version, controller=NO_BROKER)
         self._file = self._opened()
 
-    def subscribe(self, listener: Listener) -> None:
+    def subscribe(self, listener: Subscriber) -> None:
         self._listeners.append(listener)
 
     def register(self, broker: BrokerImage) -> BrokerEpoch:

@@ -49,7 +49,7 @@ Notice: TypeAlias = IsrChanged | DirectoryFailed
 """What a broker tells the controller through the store."""
 
 Event: TypeAlias = Update | ClaimLost | Notice
-Listener: TypeAlias = Callable[[Event], None]
+Subscriber: TypeAlias = Callable[[Event], None]
 
 
 class StoreFailed(BarnabasError):
@@ -85,7 +85,7 @@ class Store(Protocol):
     def image(self) -> ClusterImage:
         """The newest image that was seen."""
 
-    def subscribe(self, listener: Listener) -> None:
+    def subscribe(self, listener: Subscriber) -> None:
         """Tell this listener of all that happens from here on."""
 
     def register(self, broker: BrokerImage) -> BrokerEpoch:

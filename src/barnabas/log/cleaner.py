@@ -44,7 +44,7 @@ class Overtaken(Exception):
     """A segment has been cut while it was read."""
 
 
-class Source(NamedTuple):
+class SegmentToClean(NamedTuple):
     """A segment as it was when the cleaning began."""
 
     segment: Segment
@@ -55,8 +55,8 @@ class Source(NamedTuple):
     index_bytes: int
 
 
-def _source_of(segment: Segment) -> Source:
-    return Source(segment, segment.path, segment.base, segment.end, segment.size, segment.index_bytes)
+def _source_of(segment: Segment) -> SegmentToClean:
+    return SegmentToClean(segment, segment.path, segment.base, segment.end, segment.size, segment.index_bytes)
 
 
 class Cleaner:
@@ -80,7 +80,7 @@ class Cleaner:
         cleaned_to = self._cleaned.get(tp, log.start)
         # Beyond the log's ends it speaks of another history.
         first_dirty = cleaned_to if log.start <= cleaned_to <= log.end else log.start
-        sources: list[Source] = []
+        sources: list[SegmentToClean] = []
         clean_bytes = dirty_bytes = 0
         is_late = False
         for segment in log.segments[:-1]:
@@ -115,7 +115,7 @@ class Cleaning:
         cleaner: Cleaner,
         tp: TopicPartition,
         log: Log,
-        sources: Sequence[Source],
+        sources: Sequence[SegmentToClean],
         first_dirty: Offset,
         *,
         ratio: float,
@@ -136,8 +136,8 @@ class Cleaning:
             (producer_id, state.batches[-1].last if state.batches else Offset(-1), state.epoch)
             for producer_id, state in log.producers.by_id.items()
         ]
-        self._waiting: list[Source] = []
-        self._group: list[Source] = []
+        self._waiting: list[SegmentToClean] = []
+        self._group: list[SegmentToClean] = []
         self._fresh: list[Segment] = []
         self._compactor: Compactor | None = None
         self._mapped_to = first_dirty
@@ -255,12 +255,12 @@ class Cleaning:
             last_batches=self._last_batches,
         )
 
-    def _clean(self, compactor: Compactor) -> tuple[list[Source], list[Segment]]:
+    def _clean(self, compactor: Compactor) -> tuple[list[SegmentToClean], list[Segment]]:
         """Write what is left of the next segments anew: which they were, and what they have become.
 
         Nothing has become of them where it would be the same again.
         """
-        group: list[Source] = []
+        group: list[SegmentToClean] = []
         rewrite = Rewrite(self._disk, self._log.directory, self._waiting[0], self._config)
         try:
             is_changed = False
@@ -284,7 +284,7 @@ class Cleaning:
             raise
         return group, fresh
 
-    def _batches(self, sources: Sequence[Source]) -> Iterator[tuple[memoryview, BatchHeader]]:
+    def _batches(self, sources: Sequence[SegmentToClean]) -> Iterator[tuple[memoryview, BatchHeader]]:
         for source in sources:
             for batch, header in _read(self._disk.open(source.path), source):
                 if self.is_done:
@@ -299,7 +299,7 @@ class Cleaning:
 class Rewrite:
     """Mutable: the new segments of a round. Small ones are put together, none grows beyond segment.bytes."""
 
-    def __init__(self, disk: Disk, directory: str, first: Source, config: TopicConfig) -> None:
+    def __init__(self, disk: Disk, directory: str, first: SegmentToClean, config: TopicConfig) -> None:
         self._disk = disk
         self._directory = directory
         self._config = config
@@ -309,7 +309,7 @@ class Rewrite:
         self.segments: list[Segment] = []
         self._next(first.base)
 
-    def has_room_for(self, source: Source) -> bool:
+    def has_room_for(self, source: SegmentToClean) -> bool:
         """Whether another segment should go in here, too: it fits, or there is much room for what is left of it."""
         config, size = self._config, self._size
         return size + source.size <= config.segment_bytes or 2 * size <= config.segment_bytes
@@ -350,7 +350,7 @@ class Rewrite:
             self._data, self._headers = bytearray(), []
 
 
-def _read(file: File, source: Source) -> Iterator[tuple[memoryview, BatchHeader]]:
+def _read(file: File, source: SegmentToClean) -> Iterator[tuple[memoryview, BatchHeader]]:
     """The batches of a segment, each whole and with a right checksum: what is broken is not to be written anew."""
     position, want = 0, _CHUNK
     while position < source.size:
@@ -379,7 +379,7 @@ def _read(file: File, source: Source) -> Iterator[tuple[memoryview, BatchHeader]
             raise _broken(source, position)
 
 
-def _broken(source: Source, position: int) -> Refused:
+def _broken(source: SegmentToClean, position: int) -> Refused:
     return Refused(
         Code.CORRUPT_MESSAGE, f"{source.path} is not compacted: there is no sound batch at byte {position}"
     )

@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 from pyspark.sql.streaming import StreamingQueryListener
 
-from barnabas.spark.live_line import Line
+from barnabas.spark.live_line import LiveLine
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class Progress(StreamingQueryListener):  # type: ignore[misc]
         self._names: dict[str, str] = {}
         self._early: list[tuple[Callable[[Any], None], Any]] = []
         self._lock = threading.Lock()
-        self._live = Line(out or sys.stderr)
+        self._live = LiveLine(out or sys.stderr)
 
     def expect(self, name: str, run_id: str) -> None:
         """Events of this run of a query are counted, also those that came before we knew of it."""

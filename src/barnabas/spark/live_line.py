@@ -9,7 +9,7 @@ from typing import TextIO
 _QUIET_S = 10.0
 
 
-class Line:
+class LiveLine:
     """One line that changes in place on a terminal, and is repeated now and then elsewhere."""
 
     def __init__(self, out: TextIO, clock: Callable[[], float] = time.monotonic) -> None:

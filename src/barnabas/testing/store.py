@@ -21,7 +21,7 @@ from barnabas.cluster.image import (
     ControllerEpoch,
     Version,
 )
-from barnabas.cluster.store import ClaimLost, Deposed, Event, Listener, Notice, Stale, Update
+from barnabas.cluster.store import ClaimLost, Deposed, Event, Notice, Stale, Subscriber, Update
 from barnabas.types import BrokerId
 
 
@@ -72,13 +72,13 @@ class MemoryStore:
 
     def __init__(self, cluster: MemoryCluster) -> None:
         self._cluster = cluster
-        self._listeners: list[Listener] = []
+        self._listeners: list[Subscriber] = []
         self._is_cut = False
         self._claim: ControllerEpoch | None = None
         self.image = cluster.image
         self.brokers: set[BrokerId] = set()
 
-    def subscribe(self, listener: Listener) -> None:
+    def subscribe(self, listener: Subscriber) -> None:
         self._listeners.append(listener)
 
     def register(self, broker: BrokerImage) -> BrokerEpoch:

@@ -61,7 +61,7 @@ class Stored(Protocol):
     # `open_ended: ClassVar[bool] = True` lets newer versions add fields at the end that are not looked at.
 
 
-class Kind:
+class WireType:
     """A primitive of the wire. `code` is its letter for the struct module, where its size is fixed."""
 
     __slots__ = ("code", "name", "size")
@@ -93,22 +93,22 @@ class Tag(Since):
     """The field is tagged: it travels behind the others, and only where it differs from its default."""
 
 
-Bool = Kind("bool", "?", 1)
-Int8 = Kind("int8", "b", 1)
-Int16 = Kind("int16", "h", 2)
-Int32 = Kind("int32", "i", 4)
-Int64 = Kind("int64", "q", 8)
-Uuid = Kind("uuid", "16s", 16)
-String = Kind("string")
-Bytes = Kind("bytes")
-Records = Kind("records")
+Bool = WireType("bool", "?", 1)
+Int8 = WireType("int8", "b", 1)
+Int16 = WireType("int16", "h", 2)
+Int32 = WireType("int32", "i", 4)
+Int64 = WireType("int64", "q", 8)
+Uuid = WireType("uuid", "16s", 16)
+String = WireType("string")
+Bytes = WireType("bytes")
+Records = WireType("records")
 
 
 class Field(NamedTuple):
     """What the codec knows about one field."""
 
     name: str
-    kind: Kind | None
+    kind: WireType | None
     """None where it is a struct or an array of structs."""
     struct: type[Any] | None
     is_array: bool
@@ -139,14 +139,14 @@ def _default(cls: type[Any], field: Any) -> object:
 
 
 def _field(name: str, hint: Any, default: object) -> Field:
-    kind: Kind | None = None
+    kind: WireType | None = None
     since, until, tag = 0, NO_VERSION, None
     nullable_since: int | None = None
     if get_origin(hint) is Annotated:
         hint, *words = get_args(hint)
         for word in words:
             match word:
-                case Kind():
+                case WireType():
                     kind = word
                 case Until():
                     until = word.version
