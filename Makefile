@@ -40,7 +40,7 @@ test: $(VENV)/.all  ## Set up, then run all tests, the fast ones first (ARGS="-k
 	@echo "Testing ..."
 	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) $(ARGS)
 
-# Only after a run that came to its end (1: tests failed): after any other there are tests that nobody ran.
+# Only after a run that came to its end (1: tests failed): after any other some tests were not run.
 test-ci: $(VENV)/.all  ## As CI does: all tests, and those marked `shares_cores` that failed once more
 	@echo "Testing ..."
 	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) $(ARGS) || { [ $$? -eq 1 ] && $(MAKE) --no-print-directory test-again; }

@@ -1,6 +1,6 @@
 """Fetches jars with Maven into a folder that is complete or not there at all. Used by the others here that own some.
 
-They are fetched beside the folder, then renamed into place; two who want them at once fetch them once.
+They are fetched beside the folder, then renamed into place; two processes that want them at once fetch them once.
 """
 
 from __future__ import annotations
