@@ -15,7 +15,7 @@ FILLER = re.compile(
     r"\b(who|whoever|nobody|somebody|anybody|everybody|so (?:many|much|long))\b", re.IGNORECASE
 )
 """The subject of a sentence is the thing: a parked fetch, a member, a segment."""
-FILLER_LEFT = {"client": 220, "coordinator": 65}
+FILLER_LEFT = {"client": 220}
 """At most this many lines of a folder still have some; a number only falls."""
 
 NAMES_THAT_SAY_NOTHING = {"common", "helper", "helpers", "manager", "misc", "tools", "util", "utils"}

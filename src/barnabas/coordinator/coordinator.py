@@ -130,7 +130,7 @@ class GroupCoordinator:
     ) -> Effects:
         """The cluster has these topics now. Groups share out new partitions; offsets of topics that are gone go.
 
-        `changes` is what is new, for who knows it already: many coordinators hear of the same change.
+        `changes` is what is new, where the caller knows it: many coordinators hear of the same change.
         """
         before, self._topics = self._topics, topics
         if changes is None:
@@ -146,7 +146,7 @@ class GroupCoordinator:
         return out
 
     def resign(self, code: Code) -> Effects:
-        """Let go of everybody who waits: another coordinator has the groups now."""
+        """Answer all waiting requests: another coordinator has the groups now."""
         out = Effects()
         for group in self.groups.values():
             group.release(code, out)
@@ -169,7 +169,7 @@ class GroupCoordinator:
         self.offsets.apply(key, value)
         group = self.groups.get(key.group)
         if group is None and value is not None:
-            # A consumer that assigns its partitions itself has a group of nobody.
+            # A consumer that assigns its partitions itself has a group without members.
             self.groups[key.group] = ClassicGroup(key.group, self._config)
         elif group is not None and value is None:
             self._keep(group)
@@ -191,7 +191,7 @@ class GroupCoordinator:
             self._end(group_id)
 
     def _end(self, group_id: str) -> None:
-        """The log has done with a group. What it has committed may still be there, and belongs to nobody then."""
+        """The log has done with a group. What it has committed may still be there, in a group without members."""
         del self.groups[group_id]
         if group_id in self.offsets:
             self.groups[group_id] = ClassicGroup(group_id, self._config)
@@ -440,7 +440,7 @@ class GroupCoordinator:
         return group
 
     def _keep(self, group: Group) -> None:
-        """Look at a group again when it wants to be; one that nobody and nothing holds is forgotten."""
+        """Look at a group again when it wants to be; a group without members and offsets is forgotten."""
         if group.is_forgotten and group.id not in self.offsets:
             self.groups.pop(group.id, None)
         else:

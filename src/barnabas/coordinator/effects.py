@@ -20,7 +20,7 @@ NEVER = 1 << 62
 
 
 class Context(NamedTuple):
-    """Who asks, and how. `fresh_id` is a random name nobody else has, for a member that needs one."""
+    """Where a request came from. `fresh_id` is a random unused name, for a member that needs one."""
 
     version: int
     client_id: str = ""

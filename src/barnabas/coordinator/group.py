@@ -111,7 +111,7 @@ class Group(Protocol):
         """The group was of another kind until now: let its members agree anew, where they have to."""
 
     def release(self, code: Code, out: Effects) -> None:
-        """Let go of everyone who waits."""
+        """Answer all waiting requests with this code."""
 
     def tombstones(self) -> list[Record]:
         """The end of the group."""

@@ -45,7 +45,7 @@ class Machine(Protocol):
         """All of the log has been applied: from here on time counts."""
 
     def resign(self, code: Code) -> Wanted:
-        """Answer everybody who waits: another coordinator has the partition now."""
+        """Answer all waiting requests: another coordinator has the partition now."""
 
 
 M_co = TypeVar("M_co", bound=Machine, covariant=True)

@@ -1,7 +1,7 @@
 """Owns what groups have read: the committed offset of each group, topic and partition. Called by `coordinator`.
 
-Changes by `apply` alone, which follows the log. So an offset falls only because somebody committed a lower one, and
-goes only because somebody deleted it, its topic is gone, or it was kept for as long as offsets are. An offset of a
+Changes by `apply` alone, which follows the log. So an offset falls only by a commit of a lower one, and goes
+only by a deletion, because its topic is gone, or it was kept for as long as offsets are. An offset of a
 topic that is gone is an orphan: it is not shown any more, and stays one until its tombstone is applied, or a commit to
 a new topic of that name. Each commit carries the id of its topic, so a replay tells orphans from the rest.
 """
@@ -36,7 +36,7 @@ Topics = Mapping[str, TopicFacts]
 _NO_TOPIC = TopicFacts(NO_ID, 0)
 
 LATEST = 2**63 - 1
-"""The last moment that a record can name: who wants more than that wants for ever."""
+"""The last moment that a record can name: a later one means for ever."""
 
 
 class CommittedOffsets:
@@ -210,7 +210,7 @@ class CommittedOffsets:
         return bool(self._orphans)
 
     def orphans(self, most: int) -> list[Record]:
-        """Tombstones of offsets whose topic is gone, at most so many at once."""
+        """Tombstones of offsets whose topic is gone, at most `most` at once."""
         return [Record(key) for key in islice(self._orphans, most)]
 
     def expired(self, group_id: str, since: int, kept_ms: int, now: int) -> list[Record]:

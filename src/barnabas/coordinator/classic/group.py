@@ -44,7 +44,7 @@ __all__ = ["CONSUMERS", "ClassicGroup", "State"]
 MEMBER_ID_REQUIRED_SINCE = 4
 SKIP_ASSIGNMENT_SINCE = 9
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
-"""How long a member without an id may wait: if its client has gone, nobody will ever ask for the answer."""
+"""How long a member without an id may wait: if its client has gone, its answer is never read."""
 
 
 class ClassicGroup(Rebalance):
@@ -156,7 +156,7 @@ class ClassicGroup(Rebalance):
         raise Refused(Code.GROUP_ID_NOT_FOUND)
 
     def check_commit(self, request: OffsetCommitRequest, version: int, now: int, topics: Topics) -> None:
-        """Refuse a commit by somebody who may not: another generation, a stranger, in the middle of a rebalance."""
+        """Refuse a commit of another generation, of a stranger, or in the middle of a rebalance."""
         generation = request.generation_id_or_member_epoch
         if generation < 0 and self.state is State.EMPTY:
             # An administrator, or a consumer that assigns its partitions itself.
@@ -172,7 +172,7 @@ class ClassicGroup(Rebalance):
         self._due(member.deadline)
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Anybody may ask what is committed."""
+        """Any client may ask what is committed."""
 
     def check_offset_delete(self) -> None:
         """Refuse to delete offsets of members we cannot tell the topics of."""
@@ -185,7 +185,7 @@ class ClassicGroup(Rebalance):
 
     @property
     def is_forgotten(self) -> bool:
-        """Nobody is in it, nobody is on the way in, and the log never heard of it."""
+        """It has no members, none is on the way in, and the log has no record of it."""
         return not self.recorded and not self.members and not self._pending
 
     # The log
@@ -268,7 +268,7 @@ class ClassicGroup(Rebalance):
     def _has_room_for(self, member_id: str) -> bool:
         limit = self._config.group_max_size
         if self.state is State.PREPARING:
-            # By those who wait, not by those who are in: a limit that was lowered puts the last ones out.
+            # Waiting members count, not all members: a limit that was lowered puts the last ones out.
             return member_id in self._joining or len(self._joining) < limit
         return self.state is State.EMPTY or member_id in self.members or len(self.members) < limit
 
@@ -352,7 +352,7 @@ class ClassicGroup(Rebalance):
         token: Token,
         out: Effects,
     ) -> None:
-        """A static member is back under a new id, with its assignment; whoever still has the old id is fenced."""
+        """A static member is back under a new id, with its assignment; a client that still has the old id is fenced."""
         member = member_from_request(member_id, request, context)
         member.assignment = old.assignment
         member.is_alive(now)
@@ -393,5 +393,5 @@ class ClassicGroup(Rebalance):
             response.skip_assignment = leads
             if leads:
                 response.members = self._member_rows(members)
-        # An older client that leads is told of its old id, or it would assign what nobody waits for.
+        # An older client that leads is told of its old id, or it would assign to a member that is gone.
         out.reply(token, response)

@@ -1,4 +1,4 @@
-"""Owns who is in a classic group, and which protocols they all speak. Called by `classic` alone.
+"""Owns the members of a classic group, and which protocols they all speak. Called by `classic` alone.
 
 Always holds: a group.instance.id belongs to one member; `supported` counts the members that speak a protocol.
 """
@@ -171,8 +171,8 @@ class Members:
 
     def elected_protocol(self) -> str:
         """Of the protocols all members speak the one most of them prefer."""
-        everybody = len(self)
-        common = {name for name, count in self._supported.items() if count == everybody}
+        total = len(self)
+        common = {name for name, count in self._supported.items() if count == total}
         votes = Counter(next(name for name, _ in member.protocols if name in common) for member in self)
         # The earliest of equals, so that the same members always agree on the same.
         return max(votes, key=votes.__getitem__)

@@ -1,4 +1,4 @@
-"""Owns how far the rebalance of a classic group has come: its generation, who is in it, who waits for what until when.
+"""Owns how far the rebalance of a classic group has come: its generation, its members, and what each waits for.
 
 The base of `classic`, which takes the requests. A rebalance lives in memory: members join (their requests wait), one of
 them leads, it assigns, and only then a record is written. A group becomes Stable or Empty when that is applied.
@@ -6,8 +6,8 @@ them leads, it assigns, and only then a record is written. A group becomes Stabl
     Empty -> PreparingRebalance -> CompletingRebalance -> Stable
       the first member joins   all have joined    the leader has assigned
 
-Always holds: who waits to join is a member, and only in PreparingRebalance does anybody; who waits for an assignment
-is a member, and only in CompletingRebalance does anybody; `deadline` is never later than the next thing due.
+Always holds: only members wait to join, and only in PreparingRebalance; only members wait for an assignment, and only
+in CompletingRebalance; `deadline` is never later than the next thing due.
 """
 
 from collections.abc import Mapping, Set
@@ -80,7 +80,7 @@ class Rebalance:
         self.topics: Set[str] | None = None
         """What the members subscribe to; None where they do not say it in a way we can read."""
         self.since = -1
-        """When the group became Empty or Stable; -1 where nobody knows."""
+        """When the group became Empty or Stable; -1 where it is not known."""
         self.recorded = False
         """Whether the log knows this group."""
         self.deadline = NEVER
@@ -137,7 +137,7 @@ class Rebalance:
             self._prepare(now, out)
 
     def release(self, code: Code, out: Effects) -> None:
-        """Let go of everyone who waits."""
+        """Answer all waiting requests with this code."""
         for member_id, token in self._joining.items():
             out.reply(token, JoinGroupResponse(error_code=code, member_id=member_id))
         for token in self._syncing.values():
@@ -154,7 +154,7 @@ class Rebalance:
             self._prepare(now, out)
 
     def _prepare(self, now: int, out: Effects) -> None:
-        """Call the members together. Those who wait for an assignment will not get it."""
+        """Call the members together. Waiting requests for an assignment are refused."""
         for member_id, token in self._syncing.items():
             out.reply(token, SyncGroupResponse(error_code=Code.REBALANCE_IN_PROGRESS))
             self.members[member_id].is_alive(now)
@@ -194,7 +194,7 @@ class Rebalance:
             self._complete_join(now, out)
 
     def _complete_join(self, now: int, out: Effects) -> None:
-        """Begin the next generation with those who joined, and with static members, who may be late."""
+        """Begin the next generation with the members that joined, and with static members, which may be late."""
         for member in [m for m in self.members if m.instance_id is None and m.id not in self._joining]:
             self._remove(member.id, out)
         if not self.members:
@@ -224,14 +224,14 @@ class Rebalance:
         self._joining.clear()
 
     def _end_empty(self, now: int, out: Effects) -> None:
-        """Nobody is left. The generation counts on, so that a member of the last one cannot pass for current."""
+        """The last member is gone. The generation counts on, so that an old member cannot pass for current."""
         empty = GroupMetadataValue(self.protocol_type or "", self.generation + 1, None, None, now)
         out.records.append(Record(GroupMetadataKey(self.id), empty))
         self._initial = False
         self._await_joins(now + RETRY_MS)
 
     def _assign(self, assignments: dict[str, bytes], now: int, out: Effects) -> None:
-        """The leader has spoken: one record for all, and an answer for each who waits."""
+        """The leader has spoken: one record for all, and an answer for each waiting member."""
         value = self._value(now, self.leader, self.members, assignments)
         out.records.append(Record(GroupMetadataKey(self.id), value))
         for member_id, token in self._syncing.items():
@@ -241,7 +241,7 @@ class Rebalance:
         self._syncing.clear()
 
     def _end_of_syncing(self, now: int, out: Effects) -> None:
-        """Put those out who never asked for their assignment. If all did, the record was refused: begin again."""
+        """Put out members that never asked for their assignment. If all did, the record was refused: begin again."""
         for member in [member for member in self.members if not member.synced]:
             self._remove(member.id, out)
         self._prepare(now, out)

@@ -1,7 +1,7 @@
-"""Who should have which partition: the server-side assignors of KIP-848. Called by consumer_group.
+"""Which member should have which partition: the server-side assignors of KIP-848. Called by consumer_group.
 
 Pure and deterministic: the same members, topics and former targets give the same targets, in whatever order they
-come. Always holds: every partition of a topic somebody subscribes to has exactly one member, which subscribes to it.
+come. Always holds: every partition of a subscribed topic has exactly one member, which subscribes to it.
 
 `uniform` spreads all partitions evenly and moves as few as it can. `range` gives each member a run of neighbouring
 partitions of each of its topics, the same runs where topics have the same size (for joins), and does not look back.
@@ -113,7 +113,7 @@ class _Plan:
     def cut_to_quota(self) -> None:
         """All subscribe to the same: take from each member what is above its share."""
         least, extra = divmod(sum(self._partitions[topic] for topic in self._subscribers), len(self._order))
-        # The larger shares go to those who have the most already, so that less moves.
+        # The larger shares go to the members that have the most already, so that less moves.
         for index, member in enumerate(self._fullest_first()):
             share = least + (index < extra)
             while self._load[member] > share:
@@ -137,7 +137,7 @@ class _Plan:
                 self._give(member, *free.pop())
 
     def hand_out(self) -> None:
-        """Give what is free to whoever has least; scarce topics first, for their subscribers have no choice."""
+        """Give what is free to the member that has least; scarce topics first, for their subscribers have no choice."""
         for topic in self._scarce_first():
             for partition in sorted(self._free[topic]):
                 self._give(min(self._subscribers[topic], key=self._load.__getitem__), topic, partition)

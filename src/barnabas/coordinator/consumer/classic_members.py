@@ -1,7 +1,7 @@
 """How members of the classic protocol live in a KIP-848 group: their requests, translated. Called by `group`.
 
 Such a member is told to rejoin (REBALANCE_IN_PROGRESS) whenever its assignment can take a step; it takes the step
-with JoinGroup, in which it says what it owns, and asks for the outcome with SyncGroup. Nobody leads: the coordinator
+with JoinGroup, in which it says what it owns, and asks for the outcome with SyncGroup. No member leads: the coordinator
 assigns. Its generation is its member epoch. Nothing waits here: every request is answered at once, or Refused.
 """
 

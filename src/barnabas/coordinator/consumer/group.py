@@ -1,4 +1,4 @@
-"""Owns one KIP-848 group: who may be in it, when its epoch rises, and what its members are told.
+"""Owns one KIP-848 group: which members may be in it, when its epoch rises, and what its members are told.
 
 Called by `coordinator`, and by `classic_members` for members of the classic protocol. A request gives records and an
 answer; what must last is in `state` and changes by `apply` alone. Only timers live in memory: a member that has
@@ -132,7 +132,7 @@ class ConsumerGroup:
     # Offsets
 
     def check_commit(self, request: OffsetCommitRequest, version: int, now: int, topics: Topics) -> None:
-        """Refuse a commit by somebody who is not in the group, or by a member for what is not its own."""
+        """Refuse a commit from outside the group, or by a member for what is not its own."""
         epoch = request.generation_id_or_member_epoch
         if epoch < 0 and not self.state.members:
             # An administrator, or a consumer that assigns its partitions itself.
@@ -174,7 +174,7 @@ class ConsumerGroup:
         return self.timers.deadline
 
     def tick(self, now: int, topics: Mapping[str, TopicFacts], out: Effects) -> None:
-        """Put out who is late, and find out when the next one will be."""
+        """Put out late members, and find out when the next one will be late."""
         self.timers.start(self.state.members, now)
         if late := self.timers.late(self.state.members, now):
             self.remove(late, now, topics, out)
@@ -291,11 +291,11 @@ class ConsumerGroup:
             records.append(after.subscription_record(self.id))
         changed = state.epoch == 0 or (before.topics, before.regex) != (after.topics, after.regex)
         epoch, regexes = state.epoch, state.regexes
-        everybody = [after]
+        members = [after]
         if changed or self._looked_at is not topics or epoch > state.target_epoch:
-            everybody += (member for member in state.members.values() if member.id != former)
-            regexes = resolve(everybody, topics)
-            found = hash_of(subscribed(everybody, regexes), topics)
+            members += (member for member in state.members.values() if member.id != former)
+            regexes = resolve(members, topics)
+            found = hash_of(subscribed(members, regexes), topics)
             if changed or found != state.metadata_hash or regexes != state.regexes:
                 epoch += 1
                 records.extend(state.regex_records(regexes, now))
@@ -306,7 +306,7 @@ class ConsumerGroup:
         if former != after.id:
             targets = {**targets, after.id: targets.get(former, {})}
         if epoch > state.target_epoch:
-            made = assign(everybody, targets, regexes, topics, self._config)
+            made = assign(members, targets, regexes, topics, self._config)
             records.extend(state.target_record(m, made[m]) for m in sorted(made) if made[m] != targets.get(m))
             records.append(state.target_epoch_record(epoch, now))
             targets = made

@@ -23,7 +23,7 @@ OWN_IDS_SINCE = 1
 
 
 def check_request(request: ConsumerGroupHeartbeatRequest, version: int, assignors: Sequence[str]) -> None:
-    """Refuse what contradicts itself, whoever says it."""
+    """Refuse a heartbeat that contradicts itself."""
     if request.instance_id == "" or request.rack_id == "":
         raise Refused(
             Code.INVALID_REQUEST, "The ids of an instance and of a rack may be null, but not empty."

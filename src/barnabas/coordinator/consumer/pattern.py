@@ -1,6 +1,6 @@
 """Regular expressions over topic names, in RE2's language, matched in time linear in the name.
 
-Used for `subscribed_topic_regex` of KIP-848. Members send them, and one event loop evaluates them for everybody:
+Used for `subscribed_topic_regex` of KIP-848. Members send them, and one event loop evaluates them for all groups:
 Python's `re` backtracks, and `(a+)+$` would stop the broker. So a pattern becomes an automaton here, whose size is
 bounded when it is made, and whose transitions are remembered (2 us a name; with a pattern made to hurt 0.4 ms). As in
 RE2 there are no backreferences and no look-around. Topic names are ASCII: a set of characters is a mask of 128 bits.

@@ -1,8 +1,8 @@
 """How one member of a KIP-848 group gets from what it has to what it should have. Called by consumer_group.
 
 A member first gives back what it should not have (and stays in its epoch until it says that it did), then moves to
-the epoch of the target, and takes from the target what nobody holds any more; for the rest it waits. So a partition
-has at most one holder, counting those who were told of it and those who have yet to confirm its revocation.
+the epoch of the target, and takes from the target what no other member holds; for the rest it waits. So a partition
+has at most one holder, counting a member that was told of it and one that has yet to confirm its revocation.
 """
 
 from collections.abc import Callable, Mapping, Set

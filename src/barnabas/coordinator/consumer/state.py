@@ -1,4 +1,4 @@
-"""Owns what the log says of one KIP-848 group: epochs, members, targets, and who holds which partition.
+"""Owns what the log says of one KIP-848 group: epochs, members, targets, and the holder of each partition.
 
 Called by consumer_group, which decides, and by upgrade. Changes by `apply` alone: replaying the records gives the same
 state. Always holds: `is_held` is true for every partition that a member has, was told to take, or was told to give

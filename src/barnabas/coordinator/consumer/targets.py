@@ -66,7 +66,7 @@ def assign(
 
 
 def preferred_assignor(members: Iterable[Member], config: BrokerConfig) -> str:
-    """The one most members ask for; of equals, and where nobody asks, the first of the settings."""
+    """The one most members ask for; of equals, and where none is asked for, the first of the settings."""
     votes = Counter(member.assignor for member in members)
     return max(offered_assignors(config), key=lambda name: votes[name])
 

@@ -48,7 +48,7 @@ class MemberTimers:
         self.deadline = NEVER
 
     def expect(self, member_id: str) -> None:
-        """There is such a member. If it has no timers, somebody has to `start` them at once."""
+        """There is such a member. If it has no timers, the caller has to `start` them at once."""
         if member_id not in self._by_member:
             self.deadline = 0
 

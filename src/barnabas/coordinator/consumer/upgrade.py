@@ -5,9 +5,9 @@ consumers; its members are taken over as they are, in the epoch that their gener
 SyncGroup and Heartbeat (see classic_members). Down: the last member of the new protocol goes. The records of one append
 end the one group and make the other, so that a replay takes the same way.
 
-The coordinator, going up: `upgrade_records`, a ConsumerGroup that applies them, the heartbeat on it; whoever waits in
-the classic group is told REBALANCE_IN_PROGRESS. Going down: the classic group that takes the place of a consumer group
-has to rebalance at once, for what the last one had is nobody's now.
+The coordinator, going up: `upgrade_records`, a ConsumerGroup that applies them, the heartbeat on it; waiting members of
+the classic group are told REBALANCE_IN_PROGRESS. Going down: the classic group that takes the place of a consumer group
+has to rebalance at once, for what the last one had is free now.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -63,7 +63,7 @@ def upgrade_records(
 
 
 def can_downgrade(gone: Iterable[Member], left: Sequence[Member], config: BrokerConfig) -> bool:
-    """Whether those who are left, after these are gone, are a classic group again."""
+    """Whether the members that are left, after these are gone, are a classic group again."""
     if not left or any(member.classic is None for member in left):
         return False
     return (
@@ -80,9 +80,9 @@ def downgrade_records(
     now: int,
     topics: Mapping[str, TopicFacts],
 ) -> list[Record]:
-    """The end of a consumer group, and the beginning of a classic group of those who are left, with what they hold.
+    """The end of a consumer group, and the beginning of a classic group of these members, with what they hold.
 
-    Not with their targets: should somebody ask before the rebalance has begun, a partition may still be another's.
+    Not with their targets: until the rebalance has begun, a partition may still be another member's.
     """
     members = Members(_classic_member(member) for member in left)
     protocol = members.elected_protocol()
@@ -98,7 +98,7 @@ def downgrade_records(
         current_state_timestamp=now,
         members=rows,
     )
-    # The new group first: so whoever applies this sees the one become the other, and not one end and one begin.
+    # The new group first: so a replay sees the one become the other, and not one end and one begin.
     return [Record(GroupMetadataKey(state.id), value), *state.tombstones()]
 
 
@@ -166,7 +166,7 @@ def _target(member: Member) -> Target:
 
 
 def _held(member: Member) -> Target:
-    """All that nobody else may have yet."""
+    """All that no other member may have yet."""
     parts = (member.assigned, member.revoking)
     return {
         topic: frozenset(partition for part in parts for partition in part.get(topic, ()))
