@@ -914,6 +914,35 @@ def test_what_may_pass_is_borne_as_long_as_there_is_time_for_a_pause(bootstrap: 
         assert 2 < len(asked) < 1000
 
 
+def test_offsets_that_a_leader_leaves_out_are_asked_for_again() -> None:
+    asked = 0
+
+    def script(peer: Peer) -> None:
+        nonlocal asked
+        while True:
+            header, request = peer.read()
+            if header.api_key == ApiKey.METADATA:
+                answer = peer.metadata()
+                partitions = [MetadataResponsePartition(partition_index=0, leader_id=0, leader_epoch=1)]
+                answer.topics = [
+                    MetadataResponseTopic(name=each.name, partitions=partitions)
+                    for each in request.topics or []
+                ]
+                peer.answer(header, answer)
+            else:
+                asked += 1
+                found = ListOffsetsPartitionResponse(partition_index=0, offset=7)
+                topics = [ListOffsetsTopicResponse(name="t", partitions=[found])] if asked > 1 else []
+                peer.answer(header, ListOffsetsResponse(topics=topics))
+
+    with scripted(script) as server, network(server.address) as found:
+        know_the_brokers(found)
+        questions = Questions(found, read_committed=False, timeout=10.0)
+        partition = TopicPartition("t", 0)
+        assert questions.offsets({partition: -1})[partition].offset == 7
+    assert asked == 2
+
+
 def test_offsets_of_a_topic_that_nobody_reads_are_found_at_its_new_leader() -> None:
     told_of = 0
 

@@ -11,7 +11,8 @@ from typing import NamedTuple
 from barnabas.client.consumer.consumer_lock import ConsumerLock
 from barnabas.client.consumer.epoch_lookup import ask_epoch_ends
 from barnabas.client.consumer.fetches import NEVER, Fetch, Fetches, Lookup
-from barnabas.client.consumer.offset_lookup import Found, ask_offsets, missing
+from barnabas.client.consumer.offset_lookup import ask_offsets, missing
+from barnabas.client.consumer.offsets import Found
 from barnabas.client.consumer.reading import Asked, Check, EpochEnd, Leader, Position
 from barnabas.client.network.network import Network
 from barnabas.client.network.timer import Timer

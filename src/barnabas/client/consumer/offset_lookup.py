@@ -4,22 +4,14 @@ Called in the network's thread. Each partition gets an offset or a reason of its
 """
 
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
 
-from barnabas.client.consumer.offsets import OffsetAt
-from barnabas.client.network.failures import STALE, check, no_partition
+from barnabas.client.consumer.offsets import Found, OffsetWish, answers_to, request_for
+from barnabas.client.network.failures import STALE, no_partition
 from barnabas.client.network.metadata import Snapshot
 from barnabas.client.network.network import Network
 from barnabas.errors import Code, Refused
-from barnabas.types import BrokerId, Millis, Offset, TopicPartition
-from barnabas.wire.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
-
-Found: TypeAlias = dict[TopicPartition, OffsetAt | Refused]
+from barnabas.types import BrokerId, TopicPartition
+from barnabas.wire.messages.list_offsets import ListOffsetsResponse
 
 
 def missing(snapshot: Snapshot, partition: TopicPartition) -> Refused | None:
@@ -73,32 +65,29 @@ class _Questions:
         self._network = network
         self._found: Found = {}
         snapshot = network.metadata.snapshot
-        by_leader: dict[BrokerId, dict[str, ListOffsetsTopic]] = {}
-        asked: dict[BrokerId, list[TopicPartition]] = {}
+        by_leader: dict[BrokerId, list[OffsetWish]] = {}
         for partition, timestamp in wanted.items():
             if (why := missing(snapshot, partition)) is not None:
                 self._found[partition] = why
                 continue
             leader = snapshot.topics[partition.topic].partitions[partition.partition]
-            rows = by_leader.setdefault(leader.leader, {})
-            row = rows.setdefault(partition.topic, ListOffsetsTopic(partition.topic))
-            row.partitions.append(ListOffsetsPartition(partition.partition, leader.leader_epoch, timestamp))
-            asked.setdefault(leader.leader, []).append(partition)
+            wish = OffsetWish(partition, leader.leader_epoch, timestamp)
+            by_leader.setdefault(leader.leader, []).append(wish)
         self._left = len(by_leader)
-        if any(isinstance(each, Refused) for each in self._found.values()):
+        if self._found:
             network.refresh_soon()
         if not by_leader:
             network.soon(lambda: done(self._found))
-        for node, rows in by_leader.items():
-            request = ListOffsetsRequest(-1, int(read_committed), list(rows.values()))
-            network.ask(node, request, ListOffsetsResponse, self._hears(asked[node]))
+        for node, wishes in by_leader.items():
+            request = request_for(wishes, read_committed=read_committed)
+            network.ask(node, request, ListOffsetsResponse, self._hears(wishes))
 
-    def _hears(self, asked: list[TopicPartition]) -> Callable[[ListOffsetsResponse | Refused], None]:
+    def _hears(self, wishes: list[OffsetWish]) -> Callable[[ListOffsetsResponse | Refused], None]:
         def told(answer: ListOffsetsResponse | Refused) -> None:
             if isinstance(answer, Refused):
-                self._found |= dict.fromkeys(asked, answer)
+                self._found |= dict.fromkeys((wish.partition for wish in wishes), answer)
             else:
-                self._take(answer)
+                self._found |= answers_to(wishes, answer)
             if any(isinstance(each, Refused) and each.code in STALE for each in self._found.values()):
                 self._network.refresh_soon()
             self._left -= 1
@@ -106,16 +95,3 @@ class _Questions:
                 self._done(self._found)
 
         return told
-
-    def _take(self, answer: ListOffsetsResponse) -> None:
-        for topic in answer.topics:
-            for row in topic.partitions:
-                partition = TopicPartition(topic.name, row.partition_index)
-                try:
-                    check(row.error_code, f"Partition {partition}")
-                except Refused as why:
-                    self._found[partition] = why
-                else:
-                    self._found[partition] = OffsetAt(
-                        Offset(row.offset), Millis(row.timestamp), row.leader_epoch
-                    )

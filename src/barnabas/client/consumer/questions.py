@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TypeVar
 
-from barnabas.client.consumer.offset_lookup import Found, ask_offsets
-from barnabas.client.consumer.offsets import OffsetAt
+from barnabas.client.consumer.offset_lookup import ask_offsets
+from barnabas.client.consumer.offsets import Found, OffsetAt
 from barnabas.client.network.metadata import Snapshot
 from barnabas.client.network.network import Network
 from barnabas.client.network.patience import Patience
