@@ -15,8 +15,8 @@ FILLER = re.compile(
     r"\b(who|whoever|nobody|somebody|anybody|everybody|so (?:many|much|long))\b", re.IGNORECASE
 )
 """The subject of a sentence is the thing: a parked fetch, a member, a segment."""
-FILLER_LEFT = {"client": 220}
-"""At most this many lines of a folder still have some; a number only falls."""
+FILLER_LEFT: dict[str, int] = {}
+"""Lines of a folder that may still have some: a number only falls, and today there is none."""
 
 NAMES_THAT_SAY_NOTHING = {"common", "helper", "helpers", "manager", "misc", "tools", "util", "utils"}
 NAMES_OF_OLD = {

@@ -62,7 +62,7 @@ class ProducerSettings(ConnectedSettings, total=False):
         str | int,
         Facts(
             "all",
-            'who must have a record before it counts: `0` nobody, `1` the leader, `"all"` every replica in sync',
+            'what must have a record before it counts: `0` nothing, `1` the leader, `"all"` every replica in sync',
         ),
     ]
     enable_idempotence: Annotated[
@@ -109,18 +109,18 @@ class ConsumerSettings(ConnectedSettings, total=False):
         str,
         Facts(
             "classic",
-            '`"consumer"` is KIP-848: the broker shares out, and nobody stops for a rebalance',
+            '`"consumer"` is KIP-848: the broker assigns partitions, and no member stops for a rebalance',
             among=("classic", "consumer"),
         ),
     ]
     group_remote_assignor: Annotated[
-        str | None, Facts(None, "who shares out with KIP-848: `uniform` or `range`")
+        str | None, Facts(None, "the assignor with KIP-848: `uniform` or `range`")
     ]
     partition_assignment_strategy: Annotated[
         str | Iterable[str],
         Facts(
             ("range", "roundrobin"),
-            "who shares out otherwise: `range`, `roundrobin`, `sticky`, `cooperative-sticky`",
+            "the assignors otherwise: `range`, `roundrobin`, `sticky`, `cooperative-sticky`",
         ),
     ]
     key_deserializer: Annotated[

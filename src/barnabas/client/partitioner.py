@@ -8,7 +8,7 @@ from struct import iter_unpack
 from typing import Final, TypeAlias
 
 Partitioner: TypeAlias = Callable[[str, bytes | None, int], int]
-"""Chooses a partition: of a topic, for a key, of so many."""
+"""Chooses a partition from a topic, a key, and the number of partitions."""
 
 _M: Final = 0x5BD1E995
 _MOST_KNOWN: Final = 1 << 16
@@ -31,7 +31,7 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_of(key: bytes, partitions: int) -> int:
-    """The partition of a key, of so many."""
+    """The partition of a key, of this many."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 

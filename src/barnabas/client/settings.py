@@ -76,7 +76,7 @@ class Facts(NamedTuple):
 
 
 class SettingsSignature:
-    """The signature of a class with all its settings, made when somebody asks for it."""
+    """The signature of a class with all its settings, made when it is asked for."""
 
     def __get__(self, instance: object, owner: type) -> Signature:
         _, *own = signature(owner.__init__).parameters.values()  # type: ignore[misc]
@@ -283,11 +283,11 @@ def _kind(declared: Any) -> _Kind:
     )
 
 
-def _no_setting(name: str, known: Iterable[str], who: str) -> BarnabasError:
+def _no_setting(name: str, known: Iterable[str], owner: str) -> BarnabasError:
     """Names the setting that there is not, and the one that was meant."""
     from difflib import get_close_matches
 
     meant = get_close_matches(name.replace(".", "_"), list(known), n=1, cutoff=0.5)
     return BarnabasError(
-        f"{who} has no setting {name!r}" + (f": did you mean {meant[0]!r}?" if meant else ".")
+        f"{owner} has no setting {name!r}" + (f": did you mean {meant[0]!r}?" if meant else ".")
     )

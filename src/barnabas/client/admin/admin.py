@@ -161,7 +161,7 @@ class Admin(Unique):
         return [self.describe_group(group) for group in ids]
 
     def delete_group(self, group: str) -> None:
-        """Delete a group that nobody is in, and what it has committed."""
+        """Delete a group without members, and what it has committed."""
         groups.delete_group(self._cluster, group, timeout=self._timeout)
 
     def delete_groups(self, ids: Iterable[str]) -> None:
@@ -175,11 +175,11 @@ class Admin(Unique):
         return groups.committed_offsets(self._cluster, group, partitions, timeout=self._timeout)
 
     def alter_group_offsets(self, group: str, offsets: Mapping[TopicPartition, Long]) -> None:
-        """Commit for a group that nobody is in: where it will go on reading."""
+        """Commit for a group without members: where it will go on reading."""
         groups.alter_offsets(self._cluster, group, offsets, timeout=self._timeout)
 
     def delete_group_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> None:
-        """Forget what a group has committed of partitions that nobody in it subscribes to."""
+        """Forget what a group has committed of partitions that no member subscribes to."""
         groups.delete_offsets(self._cluster, group, partitions, timeout=self._timeout)
 
     def reset_group_offsets(
@@ -192,9 +192,9 @@ class Admin(Unique):
         shift_by: int | None = None,
         validate_only: bool = False,
     ) -> dict[TopicPartition, MovedOffset]:
-        """Move where a group that nobody is in goes on, in these topics or partitions, and tell where that is.
+        """Move where a group without members goes on, in these topics or partitions, and tell where that is.
 
-        `to` is EARLIEST, LATEST or a timestamp; `to_offset` an offset; `shift_by` so many records on or back.
+        `to` is EARLIEST, LATEST or a timestamp; `to_offset` an offset; `shift_by` a number of records on or back.
         What is before a log's start or behind its end is moved to it.
         """
         return offset_resets.reset_offsets(

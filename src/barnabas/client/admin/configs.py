@@ -152,7 +152,7 @@ def changes_of(
 
 
 def _keeper_of(cluster: Cluster, resource: Resource) -> Asked:
-    """Who to ask about settings: a broker itself for its own, any broker for everything else."""
+    """The broker to ask about settings: a broker itself for its own, any broker for everything else."""
     if resource.type is not ResourceType.BROKER or not resource.name:
         return cluster.any()
     if not resource.name.isdigit():

@@ -1,4 +1,4 @@
-"""Groups as others see them: which there are, who is in them, what they have committed. Used by Admin and Consumer.
+"""Groups as others see them: which there are, their members, what they have committed. Used by Admin and Consumer.
 
 Every question goes to the group's coordinator, and is asked again where the coordinator has moved.
 """
@@ -54,7 +54,7 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """Who reads, and which partitions are theirs."""
+    """A member, and the partitions that it reads."""
 
     id: str
     instance_id: str | None
@@ -242,7 +242,7 @@ def alter_offsets(
 def delete_offsets(
     cluster: Cluster, group: str, partitions: Iterable[TopicPartition], *, timeout: float
 ) -> None:
-    """Forget what a group has committed of partitions that nobody in it subscribes to."""
+    """Forget what a group has committed of partitions that no member subscribes to."""
     topics: dict[str, OffsetDeleteTopic] = {}
     for topic, number in partitions:
         topics.setdefault(topic, OffsetDeleteTopic(topic)).partitions.append(OffsetDeletePartition(number))

@@ -21,7 +21,7 @@ from barnabas.wire.messages.producers import (
 
 @dataclass(frozen=True, slots=True)
 class ActiveProducer:
-    """Who writes into a partition. `transaction_start` is None where no transaction is open."""
+    """A producer that writes into a partition. `transaction_start` is None where no transaction is open."""
 
     id: ProducerId
     epoch: int

@@ -1,6 +1,6 @@
 """Moves where a group goes on reading. Used by Admin.
 
-Always holds: no group is sent before a log's start or behind its end, and none is moved while somebody is in it.
+Always holds: no group is sent before a log's start or behind its end, and none is moved while it has members.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,7 +25,7 @@ class MovedOffset:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where to: the first record at or after a timestamp (or EARLIEST, LATEST), an offset, or so many records on."""
+    """Where to: the first record at or after a timestamp (or EARLIEST, LATEST), an offset, or some records on."""
 
     timestamp: int | None = None
     offset: int | None = None

@@ -112,7 +112,7 @@ def describe_topics(cluster: Cluster, names: Iterable[str], *, timeout: float) -
 def create_partitions(
     cluster: Cluster, totals: Mapping[str, int], *, validate_only: bool, timeout: float
 ) -> None:
-    """Grow topics to so many partitions. Raises for the first that is refused, after all were tried."""
+    """Grow topics to these numbers of partitions. Raises for the first that is refused, after all were tried."""
     left = dict(totals)
 
     def ask() -> None:

@@ -1,4 +1,4 @@
-"""Which batches of a fetched stretch nobody shall see: those of aborted transactions, and the markers that end any.
+"""Which batches of a fetched stretch stay hidden: those of aborted transactions, and the markers that end any.
 
 PURE. Follows one partition batch by batch, with what the leader told of aborted transactions.
 """

@@ -54,7 +54,7 @@ _FEW = 8
 """Fewer records than this are read one by one: a round of numpy takes 25 us."""
 
 _READ_UP_TO = ("timestamp", "offset", "key", "value", "headers")
-"""The fields of a record in the order they are written: whoever wants one has to pass those before it."""
+"""The fields of a record in the order they are written: to read one, those before it have to be passed."""
 
 
 def decode(
@@ -113,7 +113,7 @@ class _Rows:
         return len(self._end)
 
     def read(self, wanted: Collection[str]) -> None:
-        """Go through the fields of all records in the order they are written, as far as somebody wants to know."""
+        """Go through the fields of all records in the order they are written, as far as they are wanted."""
         is_cut = any(body.is_cut(self._fetched[body.source]) for body in self._bodies)
         last = max((_READ_UP_TO.index(name) for name in wanted if name in _READ_UP_TO), default=-1)
         if is_cut or last >= _READ_UP_TO.index("timestamp"):

@@ -21,7 +21,7 @@ from barnabas.wire.records import FlatRecords
 
 _AT_ONCE = 50
 _SHORTEST_ROW = 64
-"""So many pieces of one size in a row, on average, are worth being looked for."""
+"""Rows of pieces of one size are looked for where they have, on average, this many pieces."""
 
 
 def decode_large(data: memoryview, at: int, header: BatchHeader) -> FlatRecords:
@@ -41,7 +41,7 @@ def decode_together(headers: Sequence[BatchHeader], bodies: Sequence[Buffer]) ->
     try:
         return _decode(joined, places)
     except Refused:
-        return None  # whoever reads them one by one can say which it is
+        return None  # a reader of single records can say which it is
 
 
 def _decode(buffer: bytes, bodies: Sequence[Body]) -> FlatRecords | None:

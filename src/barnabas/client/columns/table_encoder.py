@@ -134,7 +134,7 @@ def _sizes_alone(rows: Slice, headers: Pieces | None) -> Ints:
 def _batches(
     columns: Mapping[str, pa.ChunkedArray], partitions: int, now_ms: int, batch_bytes: int, turn: int
 ) -> Iterator[EncodedRecords]:
-    # So much of the table at once that every partition gets a batch worth sending.
+    # Enough of the table at once that every partition gets a batch worth sending.
     target = min(max(_SLICE, partitions * _SLICE // 64), _MOST_SLICE)
     for rows in slices_of(columns, target_bytes=target, now_ms=now_ms):
         headers = None if rows.headers is None else _pack_headers(rows.headers)
@@ -193,7 +193,7 @@ def _route(rows: Slice, size: Ints, partitions: int, batch_bytes: int, turn: int
 
 
 def _in_turn(size: Ints, partitions: int, batch_bytes: int, turn: int) -> tuple[Ints, Ints]:
-    """Where batches of rows that anybody may have begin, and whose turn each is."""
+    """Where batches of rows without a partition of their own begin, and the partition of each, in turn."""
     starts = _cut(size, batch_bytes)
     return starts, (turn + np.arange(len(starts))) % partitions
 

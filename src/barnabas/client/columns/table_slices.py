@@ -65,7 +65,7 @@ class Slice:
 
 
 def slices_of(columns: Mapping[str, pa.ChunkedArray], *, target_bytes: int, now_ms: int) -> Iterator[Slice]:
-    """All rows in order, in slices of about so many bytes."""
+    """All rows in order, in slices of about `target_bytes`."""
     total = len(columns["value"])
     size = sum(map(_bytes_of, columns.values()))
     at = 0
@@ -87,7 +87,7 @@ def _bytes_of(column: pa.Array | pa.ChunkedArray) -> int:
 
 
 def _fair_share(left: int, most: int) -> int:
-    """At most so many rows, and in the end not a small rest."""
+    """At most `most` rows, and in the end not a small rest."""
     return -(-left // -(-left // most))
 
 
@@ -124,7 +124,7 @@ def _longest(array: pa.Array) -> int:
         parts = (array.keys, array.items) if pa.types.is_map(kind) else array.values.flatten()
         return most * sum(_longest(part) + _LENGTH for part in parts)
     if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
-        # Sixteen bytes a row, of which the first four are the length; of null, nobody knows.
+        # Sixteen bytes a row, of which the first four are the length; those of a null mean nothing.
         views = np.frombuffer(array.buffers()[1], np.int32, 4 * len(array), 16 * array.offset)
         return int(views[::4].max(initial=0))
     if pa.types.is_binary(kind) or pa.types.is_string(kind):

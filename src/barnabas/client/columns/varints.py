@@ -94,7 +94,7 @@ class Varints:
 
 
 class Offsets(Varints):
-    """The varints of 0, 1, 2... again and again, each time so many; never more than are at hand."""
+    """The varints of 0, 1, 2... again and again, each time a given number; never more than are at hand."""
 
     def __init__(self, counts: Sequence[int]) -> None:
         most = max(counts)

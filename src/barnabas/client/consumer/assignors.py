@@ -1,7 +1,7 @@
-"""Who of a classic group reads what: range, roundrobin, sticky and cooperative-sticky, with Kafka's names and bytes.
+"""The assignors of classic groups: range, roundrobin, sticky and cooperative-sticky, with Kafka's names and bytes.
 
-PURE. Called by `group_member`, in the member that leads its group, and by whoever joins (what a member says of itself
-is the assignor's affair too). Always holds: every partition of a topic that somebody subscribes to goes to one member,
+PURE. Called by `classic_member`, in the leader of its group, and by members that join (what a member says of itself
+is the assignor's affair too). Always holds: every partition of a subscribed topic goes to one member,
 and that one subscribes to it; cooperative-sticky alone holds back what another member has yet to give up. The same
 members, in whatever order, get the same shares.
 """
@@ -218,7 +218,7 @@ class _StickyPlan:
         self._former = self._owners()
 
     def _owners(self) -> dict[TopicPartition, str]:
-        """Who had what. Of several who say so the one of the latest generation; of equals nobody."""
+        """The former owners. Of several that claim a partition the one of the latest generation; of equals none."""
         found: dict[TopicPartition, tuple[int, str | None]] = {}
         for member in self._order:
             candidate = self._members[member]
@@ -234,7 +234,7 @@ class _StickyPlan:
         return {partition: member for partition, (_, member) in found.items() if member is not None}
 
     def keep(self) -> None:
-        """Everybody keeps what it had; where all want the same, no more than its fair share."""
+        """Each member keeps what it had; where all want the same, no more than its fair share."""
         for partition, member in sorted(self._former.items()):
             self._shares[member][partition] = None
         if len({each.topics for each in self._members.values()}) > 1:
@@ -248,7 +248,7 @@ class _StickyPlan:
                 share.popitem()
 
     def hand_out(self) -> None:
-        """What nobody has goes to those who have least; first what few may have."""
+        """Free partitions go to the members that have least; first those that few may have."""
         taken = {partition for share in self._shares.values() for partition in share}
         for topic in sorted(self._counts, key=lambda topic: (len(self._subscribers[topic]), topic)):
             subscribers = self._subscribers[topic]
@@ -259,7 +259,7 @@ class _StickyPlan:
                     self._shares[least][partition] = None
 
     def balance(self) -> None:
-        """Move partitions for as long as somebody has two more than another who could take one of them.
+        """Move partitions for as long as a member has two more than another that could take one of them.
 
         It may take others in between: A gives to B, which gives to C. When no such chain is left, no other
         shares are more even.

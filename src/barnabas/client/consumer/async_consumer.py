@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _PATIENCE_S = 1.0
-"""For the goodbye of a consumer that nobody wanted in the end."""
+"""For the goodbye of a consumer that was cancelled while it was made."""
 
 
 class AsyncConsumer(Unique):
@@ -57,7 +57,7 @@ class AsyncConsumer(Unique):
         try:
             self._core = await asyncio.wrap_future(made)
         except BaseException:
-            # Cancelled: what is made nevertheless, nobody will close.
+            # Cancelled: a consumer that is made nevertheless is closed here.
             self._worker.submit(lambda: made.result().close(_PATIENCE_S, commit=False))
             self._worker.shutdown(wait=False)
             raise
@@ -66,7 +66,7 @@ class AsyncConsumer(Unique):
     async def close(self, timeout: float | None = None, *, commit: bool = True) -> None:  # noqa: ASYNC109
         """Commit what polls have given, if commits are automatic, and leave the group."""
         if self._core is not None and self._worker is not None:
-            # Whoever is not waited for any more is closed nevertheless.
+            # A consumer is closed even where the caller no longer waits for it.
             closed = self._worker.submit(self._core.close, timeout, commit=commit)
             try:
                 await asyncio.shield(asyncio.wrap_future(closed))

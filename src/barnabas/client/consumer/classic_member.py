@@ -92,14 +92,14 @@ class GroupMember(Member):
             self._join_again(now)
 
     def _has_all(self, now: float) -> None:
-        pass  # nobody else waits for that
+        pass  # no other member waits for that
 
     # What to send
 
     def next_request(self, now: float, partitions: Mapping[str, int]) -> Request | None:
         """What is to be sent now. `partitions` counts those of `topics_to_assign`; unknown topics are left out.
 
-        LeaveGroup is sent when the user has not polled in time, and its answer is nobody's concern.
+        LeaveGroup is sent when the user has not polled in time, and its answer is ignored.
         """
         if self.is_waiting or self.phase is Phase.AWAY:
             return None
@@ -117,7 +117,7 @@ class GroupMember(Member):
         return HeartbeatRequest(self.group, self.generation, self.id, self.instance_id)
 
     def leave_request(self, reason: str = "the consumer is closed") -> LeaveGroupRequest | None:
-        """Goodbye; None where there is nobody to say it, or the member's name stays (group.instance.id)."""
+        """Goodbye; None where there is no member id yet, or the member's name stays (group.instance.id)."""
         if not self.id or self.instance_id is not None:
             return None
         return LeaveGroupRequest(self.group, self.id, [LeavingMember(self.id, reason=reason)])
@@ -166,7 +166,7 @@ class GroupMember(Member):
             try:
                 candidate = self._assignors[self._chosen].candidate(each.metadata, each.group_instance_id)
             except Malformed:
-                candidate = Candidate(frozenset())  # what nobody can read asks for nothing
+                candidate = Candidate(frozenset())  # metadata that cannot be read asks for nothing
             found[each.member_id] = candidate
         return found
 
@@ -237,7 +237,7 @@ class GroupMember(Member):
         self._is_to_assign = bool(self._members) and not answer.skip_assignment
         self._has_held_back = False
         if self._members and answer.skip_assignment and self._is_cooperative:
-            # Whether all was shared out, only the leader before us knows; to meet again stops nobody.
+            # Whether all was shared out, only the leader before us knows; to meet again stops no member.
             self._must_rejoin = True
         self.phase = Phase.SYNCING
         if self._chosen not in self._assignors:
@@ -256,7 +256,7 @@ class GroupMember(Member):
         self._has_news = True
         self.phase = Phase.STABLE
         self._due = now + self._interval
-        # Who has to give something up asks for the next round; who does not live to do so cannot.
+        # A member that has to give something up asks for the next round, unless it dies first.
         self._meet_again_at = now + self._session_timeout_ms / 1000 if self._has_held_back else NEVER
         taken = set(self._claimed).difference(self.assignment)
         if taken.intersection(self.given) and not self._is_lost:

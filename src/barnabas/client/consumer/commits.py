@@ -1,7 +1,7 @@
 """Owns what a consumer tells its group of what it has read: one commit after another, so that none overtakes another.
 
 Called in the network's thread, except where it says "any thread". A commit goes out in the name of the member and its
-generation, as they are when it is sent; without a subscription it goes out in nobody's name, which a group takes while
+generation, as they are when it is sent; without a subscription it goes out without a member, which a group takes while
 it has no members.
 """
 
@@ -82,7 +82,7 @@ class Commits:
         partitions: list[TopicPartition],
         done: Callable[[dict[TopicPartition, Position] | Refused], None],
     ) -> None:
-        """What the group has committed of partitions that are to be read from there: so much is settled."""
+        """What the group has committed of partitions that are to be read from there, as far as that is settled."""
 
         def told(found: dict[TopicPartition, Position] | Refused) -> None:
             if not isinstance(found, Refused):
@@ -144,7 +144,7 @@ class Commits:
         )
 
     def _not_ours(self, partition: TopicPartition) -> Refused:
-        """Nobody should commit what others read; what there is not, nobody can."""
+        """A consumer commits only partitions that it reads, and only such as exist."""
         why = missing(self._network.metadata.snapshot, partition)
         if why is not None and why.code is Code.UNKNOWN_TOPIC_OR_PARTITION:
             return why

@@ -51,7 +51,7 @@ def commit_request(
     member_id: str = "",
     instance_id: str | None = None,
 ) -> OffsetCommitRequest:
-    """A commit; without a member it is one from outside, which a group takes only while nobody is in it."""
+    """A commit; without a member it is one from outside, which a group takes only while it is empty."""
     topics: dict[str, OffsetCommitTopic] = {}
     for (topic, number), at in offsets.items():
         row = topics.setdefault(topic, OffsetCommitTopic(topic))

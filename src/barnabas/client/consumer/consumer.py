@@ -163,7 +163,7 @@ class Consumer(Unique):
         self._fetcher.wake()
 
     def close(self, timeout: float | None = None, *, commit: bool = True) -> None:
-        """Commit what polls have given, if commits are automatic, and leave the group; in so many seconds."""
+        """Commit what polls have given, if commits are automatic, and leave the group, within `timeout` seconds."""
         if self._is_closed:
             return
         with self._in_use():
@@ -183,7 +183,7 @@ class Consumer(Unique):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # After a failure nobody knows whether the last records were dealt with: they will come again.
+        # After a failure the last records may not have been dealt with: they will come again.
         self.close(commit=error is None)
 
     # What is read
@@ -419,7 +419,7 @@ class Consumer(Unique):
         return None
 
     def _wait(self, timeout: float) -> bool:
-        """Whether there are records to give, after so many seconds at most. Does what the group wants meanwhile."""
+        """Whether there are records to give, after `timeout` seconds at most. Does what the group wants meanwhile."""
         deadline = time.monotonic() + timeout
         with self._in_use():
             self._session.polls()

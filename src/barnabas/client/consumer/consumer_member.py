@@ -1,7 +1,7 @@
 """One member of a group of KIP-848 (group.protocol=consumer), where the coordinator assigns and heartbeats say all.
 
 PURE. Driven by `membership`. A heartbeat tells what has changed: topics, and what the user has by now; the answer tells
-what it should have. Always holds: what is said to be owned is what the user reads, so that nobody gets a partition
+what it should have. Always holds: what is said to be owned is what the user reads, so that no member gets a partition
 before its last reader has given it back.
 """
 
@@ -61,7 +61,7 @@ class ConsumerGroupMember(Member):
             self._due = now
 
     def know(self, names: Mapping[UUID, str]) -> bool:
-        """Topics by their ids. False where something is assigned that nobody knows the name of yet."""
+        """Topics by their ids. False where something is assigned whose name is not known yet."""
         self._names = names
         if self.phase is not Phase.STABLE:
             return True

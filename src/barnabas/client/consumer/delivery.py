@@ -42,7 +42,7 @@ class Delivery:
         return self._fetches.has_chunk()
 
     def take(self, limit: int) -> list[ConsumerRecord]:
-        """Up to so many records of what is here."""
+        """Up to `limit` records of what is here."""
         found: list[ConsumerRecord] = []
         self._drop_if_stale()
         try:
@@ -59,7 +59,7 @@ class Delivery:
         return found
 
     def records(self, limit: int) -> Iterator[ConsumerRecord]:
-        """One by one, up to so many, until nothing is here; a seek in between ends it."""
+        """One by one, up to a limit, until nothing is here; a seek in between ends it."""
         self._drop_if_stale()
         try:
             if not self._find_run():
@@ -127,7 +127,7 @@ class Delivery:
                 self._fetches.put_back(chunk._replace(start=chunk.reading.position))
 
     def _drop_if_stale(self) -> None:
-        """Nobody shall get what was fetched before a seek, or of a partition that is paused or gone."""
+        """What was fetched before a seek, or of a partition that is paused or gone, is not given."""
         if self._chunk is not None and (self._chunk.reading.is_paused or not self._is_current(self._chunk)):
             self.put_back()
 

@@ -97,7 +97,7 @@ class Fetcher:
         return Leader(found.leader, found.leader_epoch, snapshot.topics[partition.topic].id)
 
     def _explain(self, partition: TopicPartition) -> None:
-        """A partition nobody leads is waited for; one that there is not is a mistake, told once."""
+        """A partition without a leader is waited for; one that there is not is a mistake, told once."""
         snapshot = self._network.metadata.snapshot
         is_known = partition.topic in snapshot.topics or partition.topic in snapshot.refused
         why = missing(snapshot, partition) if is_known else None
@@ -112,7 +112,7 @@ class Fetcher:
         def told(answer: FetchResponse | Refused) -> None:
             with self._lock:
                 is_stale = self._fetches.take(fetch, answer, time.monotonic())
-                # At once, so that whoever takes what came need not wake us for more.
+                # At once, so that the user's thread need not wake us for more.
                 due = self._plan()
                 self._lock.tell()
             if is_stale:

@@ -41,7 +41,7 @@ COMMITTED = -(1 << 62)
 NEVER = float("inf")
 
 _LANES = ("fetch", "fetch-too", "fetch-here")
-"""A second fetch to the same broker goes beside the one that waits for new records: nobody waits for its end. When both
+"""A second fetch to the same broker goes beside the one that waits for new records, and need not wait for it. When both
 wait, what is known to be there is still fetched, by the last lane, which never waits."""
 
 
@@ -84,7 +84,7 @@ class Fetches:
         self.failures: deque[Refused] = deque()
         """What the user has to hear."""
         self.was_full = False
-        """The last plan had no room for anything: whoever takes a chunk should see to the next plan."""
+        """The last plan had no room for anything: the taker of a chunk should see to the next plan."""
         self.truncations: deque[Truncation] = deque()
         """Logs that lack what was read: `settle` goes back, in the user's thread, which moves the positions."""
         self._checks: list[Check] = []
@@ -181,7 +181,7 @@ class Fetches:
         return any(not each.is_paused and each.chunks for each in self._ready)
 
     def next_chunk(self) -> Chunk | None:
-        """What is to be given next: partitions take turns. Whoever takes it moves the position."""
+        """What is to be given next: partitions take turns. The caller moves the position."""
         while self._ready:
             reading = self._ready.popleft()
             reading.is_queued = False
@@ -202,7 +202,7 @@ class Fetches:
         self._queue(reading)
 
     def is_current(self, reading: Reading, version: int) -> bool:
-        """Whether the partition is still read, and nobody has sought since."""
+        """Whether the partition is still read, and there was no seek since."""
         return self._readings.get(reading.partition) is reading and reading.version == version
 
     def _forget(self, reading: Reading) -> None:
@@ -228,7 +228,7 @@ class Fetches:
     # Positions that have to be asked for
 
     def look_up(self, now: float) -> Lookup:
-        """Positions that nobody has asked for yet; they count as asked for from here on."""
+        """Positions that were not asked for yet; they count as asked for from here on."""
         found = Lookup([], [])
         for reading in self._readings.values():
             if reading.want is None or reading.is_asked or now < reading.retry_at:
@@ -390,7 +390,7 @@ class Fetches:
                     self._take_records(asked, row, now)
                 is_stuck = asked.offset == asked.reading.fetch_offset and not asked.reading.is_caught_up
                 if fetch.lane == _LANES[-1] and is_stuck:
-                    # It was said to be there and is not: nobody asks again and again without waiting.
+                    # It was said to be there and is not: without a pause it would be asked for again and again.
                     asked.reading.retry_at = max(asked.reading.retry_at, now + self._backoff)
         for reading in self._answered(left.values()):
             reading.retry_at = now + self._backoff  # a broker owes an answer for every partition

@@ -200,7 +200,7 @@ class GroupSession:
     # Commits
 
     def commit_given(self, deadline: float, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Commit what polls have given, if commits are automatic. What fails comes again to whoever reads on."""
+        """Commit what polls have given, if commits are automatic. After a failure its records come again."""
         if self._interval is None:
             return
         self._commit_at = time.monotonic() + self._interval

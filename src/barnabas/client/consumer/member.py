@@ -158,7 +158,7 @@ class Member(ABC):
         self._come_back(now)
 
     def works(self, now: float) -> None:
-        """The user has left poll: it may take so long until the next one."""
+        """The user has left poll: the next one has to come within max.poll.interval.ms."""
         self._poll_by = now + self._max_poll_interval
 
     def failure(self) -> Refused | None:
@@ -226,12 +226,12 @@ class Member(ABC):
     def next_request(self, now: float, partitions: Mapping[str, int]) -> Any:
         """What is to be sent now. `partitions` counts those of `topics_to_assign`; unknown topics are left out.
 
-        What says goodbye is sent when the user has not polled in time, and its answer is nobody's concern.
+        What says goodbye is sent when the user has not polled in time, and its answer is ignored.
         """
 
     @abstractmethod
     def leave_request(self, reason: str = "the consumer is closed") -> Any:
-        """Goodbye; None where there is nobody to say it, or the member's name stays."""
+        """Goodbye; None where there is no member id yet, or the member's name stays."""
 
     @abstractmethod
     def take(self, response: Any, now: float) -> None:

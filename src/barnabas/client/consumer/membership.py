@@ -85,7 +85,7 @@ class Membership:
         self._set_timer()
 
     def leave(self, done: Any) -> None:
-        """Say goodbye, so that others need not wait for the session to end; nobody minds if that fails."""
+        """Say goodbye, so that others need not wait for the session to end; a failure is ignored."""
         with self._lock:
             self._is_over = True
             request = self.member.leave_request()

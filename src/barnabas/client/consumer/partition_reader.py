@@ -67,7 +67,7 @@ def read_partition(
     Failures that may pass are borne until nothing has come for `timeout_ms`. Where records are gone, that is an
     error, or a warning in the log when `fail_on_data_loss` is False.
     """
-    schema_of(columns)  # an unknown column is told of before anybody is asked for anything
+    schema_of(columns)  # an unknown column is refused before the first request
     if isolation_level not in _ISOLATION:
         raise BarnabasError(f"isolation_level is one of {', '.join(_ISOLATION)}, not {isolation_level!r}.")
     cluster = Cluster(

@@ -1,7 +1,7 @@
 """What a consumer's user asks the cluster and waits for: partitions, offsets by time, what its group has committed.
 
-Called in the user's thread. What may pass by itself is asked again until default.api.timeout.ms is over; nobody waits
-for what there is not.
+Called in the user's thread. What may pass by itself is asked again until default.api.timeout.ms is over; what does
+not exist is not waited for.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -55,7 +55,7 @@ class Questions:
         return self.retry(ask, {partition.topic for partition in map(TopicPartition._make, wanted)})
 
     def retry(self, ask: Callable[[], T], topics: Iterable[str] = ()) -> T:
-        """What `ask` gives, as soon as it gives something; it depends on who leads these topics, read or not."""
+        """What `ask` gives, as soon as it gives something; it depends on the leaders of these topics, read or not."""
 
         def refresh() -> None:
             if topics:

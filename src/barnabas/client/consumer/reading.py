@@ -27,7 +27,7 @@ _offset = itemgetter(0)
 
 
 class Leader(NamedTuple):
-    """Who leads a partition, and since which epoch; of a topic that was made anew, the id is another."""
+    """The leader of a partition, and its epoch; of a topic that was made anew, the id is another."""
 
     node: BrokerId
     epoch: int

@@ -1,4 +1,4 @@
-"""Owns what a consumer subscribes to: topics by name or by pattern, and who hears of partitions coming and going.
+"""Owns what a consumer subscribes to: topics by name or by pattern, and the listener for partitions that come and go.
 
 Called in the network's thread, except where it says "any thread". Topics that match a pattern are looked for as often
 as metadata.max.age.ms says; a topic that there is not is told to the user once, and waited for.
@@ -83,7 +83,7 @@ class Subscription:
         self._network.post(self._forget)
 
     def lost(self, partitions: Collection[TopicPartition]) -> None:
-        """In the user's thread. Who has no ear for losses hears of them as of what it gives back."""
+        """In the user's thread. A listener without `on_partitions_lost` hears of losses as of what it gives back."""
         self._tell(
             "on_partitions_lost" if self._has("on_partitions_lost") else "on_partitions_revoked", partitions
         )
@@ -146,7 +146,7 @@ class Subscription:
             if topic not in self._told and now - since >= (_PATIENCE_S if self._create else 0.0):
                 self._told.add(topic)
                 why = Refused(code, f"Topic {topic!r}: {code.advice}")
-                # Who has records to read, of other topics, may be at them for long: the log tells at once.
+                # Records of other topics may keep the user busy for long: the log tells at once.
                 _logger.warning("%s It is subscribed to, and waited for.", why)
                 self.on_mistake(why)
 

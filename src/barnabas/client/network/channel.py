@@ -45,7 +45,7 @@ class State(Enum):
 
 
 class PendingCall(Call):
-    """A request and who is to be told its outcome: the answer, None where there is none to come, or a failure."""
+    """A request and the callback for its outcome: the answer, None where there is none to come, or a failure."""
 
     __slots__ = ("begins", "channel", "deadline", "done", "ends", "seconds")
 
@@ -146,7 +146,7 @@ class Channel:
     # Connecting
 
     def connect(self, endpoints: Sequence[Endpoint], now: float, seconds: float) -> None:
-        """Try these one after another, in so many seconds together; the host hears what comes of it."""
+        """Try these one after another, within these seconds together; the host hears what comes of it."""
         self._endpoints.extend(endpoints)
         self._connect_s = seconds
         self._connect_by = now + seconds
@@ -207,7 +207,7 @@ class Channel:
             chunks = self._conversation.ask(call)
         except Refused as refusal:
             self._host.soon(partial(call.tell, refusal))
-        except Exception as error:  # whatever is wrong with it is its sender's, and nobody else's
+        except Exception as error:  # whatever is wrong with it is its sender's alone
             unwritten = Refused(Code.INVALID_REQUEST, f"The request cannot be written: {error}.")
             self._host.soon(partial(call.tell, unwritten))
         else:
@@ -296,7 +296,7 @@ class Channel:
             self._listen(writes=False)
 
     def _settle_unanswered(self) -> None:
-        """Requests that nobody answers (acks=0) are done when they are written and next in line."""
+        """Requests without an answer (acks=0) are done when they are written and next in line."""
         while (call := self._conversation.next_unanswered()) is not None:
             call.tell(None)
 

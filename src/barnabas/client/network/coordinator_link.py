@@ -1,7 +1,7 @@
-"""Owns the way to a group's coordinator: who that is, until it is somebody else.
+"""Owns the way to a group's coordinator: which broker that is, until it is another.
 
-Used by `membership` and `commits`, in the network's thread. Always holds: whoever asks is told once, by an answer or
-by a Refused; a coordinator that says it is none, or does not answer, is looked for again.
+Used by `membership` and `commits`, in the network's thread. Always holds: each request ends once, in an answer or
+a Refused; a coordinator that says it is none, or does not answer, is looked for again.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ class CoordinatorLink:
         wait: float = 0.0,
         lane: str = "",
     ) -> None:
-        """Send a request to the coordinator, whoever that is. Joins have a lane of their own: they take their time."""
+        """Send a request to the coordinator of the moment. Joins have a lane of their own: they take their time."""
 
         def found(node: BrokerId | Refused) -> None:
             if isinstance(node, Refused):

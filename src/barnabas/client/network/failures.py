@@ -67,7 +67,7 @@ RETRIABLE = frozenset(code for code in Code if code and code.kind.retriable)
 
 
 def may_pass(failure: Refused) -> bool:
-    """Whether somebody who can wait should ask again.
+    """Whether a caller that can wait should ask again.
 
     A topic that there is not, brokers that are not there and a client that was closed are told of at once.
     """
@@ -85,7 +85,7 @@ def refusal(code: int, about: str, message: str | None = None) -> Refused:
 
 
 def no_partition(topic: str, number: object, count: int) -> Refused:
-    """A partition is named that the topic, with so many, has not."""
+    """A partition is named that the topic does not have."""
     text = f"Topic {topic!r} has no partition {number!r}, only {count}."
     return Refused(Code.UNKNOWN_TOPIC_OR_PARTITION, text)
 

@@ -1,4 +1,4 @@
-"""Calls what others gave us, in the loop of a network: a failure there is shown, and is nobody else's."""
+"""Calls what others gave us, in the loop of a network: a failure there is shown, and harms no other."""
 
 import sys
 import threading
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def guarded(action: Callable[..., object], *arguments: Any) -> None:
-    """Call it, whatever it raises: even SystemExit would end the client's thread, or the wait of a user who drives."""
+    """Call it, whatever it raises: even SystemExit would end the client's thread, or the wait of a driving user."""
     try:
         action(*arguments)
     except BaseException:

@@ -36,7 +36,7 @@ _NAMES = (
     "VTALRM",
 )
 _NUMBERS = tuple(int(getattr(signal, f"SIG{name}")) for name in _NAMES if hasattr(signal, f"SIG{name}"))
-"""Those that people handle; others have handlers so rarely that nobody looks for them, 60 ns each, at every wait."""
+"""Those that people handle; others have handlers so rarely that a look, 60 ns each at every wait, does not pay."""
 
 
 class HeldSignals:
@@ -64,7 +64,7 @@ class HeldSignals:
             raise
 
     def _hold(self, number: int, frame: FrameType | None) -> None:
-        if number in self.came:  # somebody insists
+        if number in self.came:  # it came twice: the user insists
             self._handlers[number](number, frame)
             return
         self.came.append(number)
@@ -72,7 +72,7 @@ class HeldSignals:
 
     def _restore(self) -> None:
         for number, handler in self._handlers.items():
-            if getsignal(number) == self._hold:  # else somebody has set another one meanwhile
+            if getsignal(number) == self._hold:  # else another one was set meanwhile
                 set_handler(number, handler)
         _active.discard(self)
 
@@ -99,7 +99,7 @@ _active: set[HeldSignals] = set()
 
 
 def _forked() -> None:
-    """Another process, in which nobody waits: it handles its signals itself."""
+    """Another process, in which no thread waits: it handles its signals itself."""
     for each in list(_active):
         each._restore()
 

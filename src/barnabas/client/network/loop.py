@@ -4,7 +4,7 @@ A thread of its own runs it, or a user's thread that waits; `loop_driver` decide
 that runs it at the moment, and never two do at once. Everything here is called in it, unless it says "any thread".
 
 A process that forks gets none of its parent's threads: a client must be made in the process that uses it, and
-one made before a fork says so. The thread is a daemon: a client nobody closes keeps no program from ending.
+one made before a fork says so. The thread is a daemon: a client that is not closed keeps no program from ending.
 """
 
 import heapq
@@ -28,12 +28,12 @@ from barnabas.errors import BarnabasError
 
 _LONGEST_SLEEP_S = 3600.0
 _CROWD_LASTS = 64
-"""Waits after which those who were many may be few."""
+"""Waits after which many waiting threads may have become few."""
 _NEVER = float("inf")
 
 
 class Loop:
-    """The turns, and those who wait for what they bring."""
+    """The turns, and the threads that wait for what they bring."""
 
     def __init__(self, name: str) -> None:
         self.poller = new_poller()
@@ -44,7 +44,7 @@ class Loop:
         self._is_closed = False
         self._born_in = this_process.generation
         self._waiting: set[LockType] = set()
-        """The gates of users who wait."""
+        """The gates of waiting threads."""
         self._crowd = 0
         self._spin = Spin()
         self._driver = LoopDriver(self._wake_up, self._is_busy, self._posts)
@@ -72,11 +72,11 @@ class Loop:
 
     @property
     def is_current_thread(self) -> bool:
-        """Whether who asks is called by the network, in whatever thread, where nothing may wait."""
+        """Whether the caller is called by the network, in whatever thread, where nothing may wait."""
         return self._driver.is_mine
 
     def refuse_in_callbacks(self) -> None:
-        """Nobody who is called by the network can wait for what it brings."""
+        """Code that the network calls cannot wait for what the network brings."""
         if self.is_current_thread:
             raise BarnabasError(
                 "A callback runs in the client's own thread and cannot wait there for an answer."
@@ -112,7 +112,7 @@ class Loop:
     def wait(self, gate: LockType, timeout: float | None) -> bool:
         """Any thread but the one that drives: wait until what the network does releases the gate, and drive meanwhile.
 
-        False after so many seconds.
+        False after the timeout.
         """
         self.refuse_in_callbacks()
         self.refuse_in_forks()
@@ -138,7 +138,7 @@ class Loop:
             self._waiting.discard(gate)
 
     def _drive(self, gate: LockType, until: float, held: HeldSignals | None) -> bool:
-        """Take turns until the gate is open, the time is up, or a signal has come; False where somebody else drives."""
+        """Take turns until the gate is open, the time is up, or a signal came; False where another thread drives."""
         left = until - time.monotonic()
         if self._is_closed or not self._driver.board(left, self._may_ask):
             return False
@@ -151,7 +151,7 @@ class Loop:
             self._driver.leave()
 
     def _may_ask(self) -> bool:
-        """Whether who waits should ask for the wheel: where many wait, they are served best by the network's thread."""
+        """Whether a waiting thread should ask for the wheel: many are served best by the network's thread."""
         waiting = len(self._waiting)
         if waiting > 2:
             self._crowd = _CROWD_LASTS
@@ -160,7 +160,7 @@ class Loop:
         return waiting == 1 and not self._crowd
 
     def _wake_up(self) -> None:
-        """Any thread: end the sleep of who drives."""
+        """Any thread: end the sleep of the driving thread."""
         if self._is_asleep:
             self.poller.wake()
 
@@ -177,7 +177,7 @@ class Loop:
         self._posts.append(action)
 
     def later(self, seconds: float, action: Callable[[], None]) -> Timer:
-        """Run it after so many seconds, unless it is cancelled."""
+        """Run it after these seconds, unless it is cancelled."""
         timer = Timer(time.monotonic() + seconds, action)
         heapq.heappush(self._timers, timer)
         return timer
@@ -194,9 +194,9 @@ class Loop:
         self._release()
 
     def _turn(self, longest: float, gate: LockType | None = None) -> None:
-        """Do what there is to do, and sleep until there is more, or the gate is open, so many seconds at most.
+        """Do what there is to do, and sleep until there is more, or the gate is open, or the time is up.
 
-        For who has the wheel.
+        For the driving thread.
         """
         # Hot: 3 us besides what is done, one turn for each record that is sent and waited for alone.
         posts, channels, timers = self._posts, self._channels, self._timers
@@ -219,7 +219,7 @@ class Loop:
             until = timers[0].at
         now = time.monotonic()
         pause = until - now
-        # In this order: whoever wants something either sees us asleep and wakes us, or is seen here.
+        # In this order: a thread that wants something either sees us asleep and wakes us, or is seen here.
         self._is_asleep = True
         is_due = pause <= 0 or posts or self._is_closed or self._driver.is_wanted
         if is_due or (gate is not None and not gate.locked()):

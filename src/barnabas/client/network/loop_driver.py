@@ -1,18 +1,18 @@
-"""Owns who drives a network: its own thread, or that of a user who waits for an answer.
+"""Owns which thread drives a network: its own, or that of a user that waits for an answer.
 
-Whoever has the wheel runs the turns of the network's loop, and nobody else touches its connections and timers. A user
-who drives is woken by the answer itself, not by another thread that was woken by it: `send().result()` has no hops
+The thread that has the wheel runs the turns of the network's loop; no other touches its connections and timers. A user
+that drives is woken by the answer itself, not by another thread that was woken by it: `send().result()` has no hops
 between threads then.
 
-A user who comes while the network's thread drives asks it for the wheel. That thread then stands by: for STAND_BY_S
+A user that comes while the network's thread drives asks it for the wheel. That thread then stands by: for STAND_BY_S
 after the last user has left, the next one finds the wheel free. After that it drives again, or when it is rung for.
 
 Always holds:
-- One thread drives. Of the users only the one in the seat may: nobody waits for the wheel while a user has it.
-- The wheel is free and nobody is rung for only while nothing is under way: whoever leaves it rings where a request
-  has no answer yet or something was posted; whoever posts rings where nobody drives.
+- One thread drives. Of the users only the one in the seat may: none waits for the wheel while a user has it.
+- The wheel is free without a ring only while nothing is under way: a thread that leaves it rings where a request
+  has no answer yet or something was posted; a thread that posts rings where none drives.
 - None of that is missed: one posts, then looks at the wheel; the other lets go of the wheel, then looks at the posts.
-- Who drove last may post without ringing (`nudge`): as a rule it is about to drive again. If it does not, the
+- The last driver may post without ringing (`nudge`): as a rule it is about to drive again. If it does not, the
   network's thread finds what was posted after STAND_BY_S.
 """
 
@@ -25,14 +25,14 @@ _ASK_S = 0.05
 
 
 class LoopDriver:
-    """Who drives. The network's thread takes it and stands by; a user's thread boards and leaves."""
+    """Which thread drives. The network's thread takes it and stands by; a user's thread boards and leaves."""
 
     def __init__(self, wake: Callable[[], None], is_busy: Callable[[], bool], posts: Sized) -> None:
         self.is_wanted = False
         """A user waits for the wheel: the network's thread is to stand by, without another sleep."""
         self._wake = wake
         self._is_busy = is_busy
-        """Asked by who has the wheel: whether a request has no answer yet, or a timer is due soon."""
+        """Asked by the driving thread: whether a request has no answer yet, or a timer is due soon."""
         self._posts = posts
         self._lock = allocate_lock()
         self._seat = allocate_lock()
@@ -47,7 +47,7 @@ class LoopDriver:
 
     @property
     def is_mine(self) -> bool:
-        """Whether who asks is driving: in what it calls nothing may wait."""
+        """Whether the calling thread is driving: in what it calls nothing may wait."""
         return self._driver == get_ident()
 
     # The network's thread
@@ -58,7 +58,7 @@ class LoopDriver:
         self._driver = get_ident()
 
     def stand_by(self) -> None:
-        """Let a user have the wheel; come back with it when it is needed, or when nobody drives any more."""
+        """Let a user have the wheel; come back with it when it is needed, or when no user drives any more."""
         self._bell.acquire(False)
         self._is_needed = self._waits_for_leave = False
         self._stands_by = True
@@ -72,7 +72,7 @@ class LoopDriver:
             self._is_needed = False
             self._waits_for_leave = True
             if not self._lock.acquire(False):
-                patience = -1  # who drives will ring
+                patience = -1  # the driving thread will ring
                 continue
             self._waits_for_leave = False
             if self._drives == drives or self._posts or self._is_busy():
@@ -87,7 +87,7 @@ class LoopDriver:
     # Users
 
     def board(self, seconds: float, may_ask: Callable[[], bool]) -> bool:
-        """Get the wheel in so many seconds, if no other user has it; the network's thread is asked for it if it may."""
+        """Get the wheel in time, if no other user has it; the network's thread is asked for it if it may."""
         if not self._seat.acquire(False):
             return False
         has_it = False
@@ -130,12 +130,12 @@ class LoopDriver:
     # Any thread
 
     def nudge(self, *, is_urgent: bool) -> None:
-        """Something was posted: see to it that somebody drives; what is not urgent may wait for who drove last."""
+        """Something was posted: see to it that a thread drives; what is not urgent may wait for the last driver."""
         if self._stands_by and not self._lock.locked() and (is_urgent or self._last_user != get_ident()):
             self.ring()
 
     def ring(self) -> None:
-        """The network's thread is to drive as soon as nobody else does."""
+        """The network's thread is to drive as soon as no other does."""
         self._is_needed = True
         self._strike()
 

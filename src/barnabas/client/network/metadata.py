@@ -1,4 +1,4 @@
-"""What a client knows of a cluster: brokers, topics, leaders. Written by `network`, read by everybody.
+"""What a client knows of a cluster: brokers, topics, leaders. Written by `network`, read by all parts.
 
 Always holds: a `Snapshot` never changes, so that any thread may read `Metadata.snapshot` without a lock; a
 leader that was replaced does not come back because a slow broker still tells of it.
@@ -16,8 +16,8 @@ from barnabas.wire.schema import NO_ID
 
 DEFAULT_PORT = 9092
 
-NOBODY = BrokerId(-1)
-"""The leader of a partition that has none, and the controller nobody knows."""
+NO_BROKER = BrokerId(-1)
+"""The leader of a partition that has none, and a controller that is not known."""
 
 
 class Address(NamedTuple):
@@ -74,7 +74,7 @@ class Snapshot:
     brokers: Mapping[BrokerId, Broker] = field(default_factory=dict)
     topics: Mapping[str, Topic] = field(default_factory=dict)
     refused: Mapping[str, Code] = field(default_factory=dict)
-    controller: BrokerId = NOBODY
+    controller: BrokerId = NO_BROKER
     cluster_id: str | None = None
 
     def partition(self, partition: TopicPartition) -> Partition | None:
@@ -84,13 +84,13 @@ class Snapshot:
         return topic.partitions[partition.partition]
 
     def leader(self, partition: TopicPartition) -> Broker | None:
-        """The broker that leads a partition; None where there is none, or nobody knows."""
+        """The broker that leads a partition; None where there is none, or none is known."""
         found = self.partition(partition)
         return None if found is None else self.brokers.get(found.leader)
 
 
 class Metadata:
-    """The newest snapshot, the topics that are wanted in it, and who wants to hear of changes."""
+    """The newest snapshot, the topics that are wanted in it, and the listeners for changes."""
 
     def __init__(self) -> None:
         self.snapshot = Snapshot()

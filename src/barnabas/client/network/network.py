@@ -86,7 +86,7 @@ class Network(Loop):
         self._pauses: dict[Address, tuple[int, float]] = {}
         """Addresses that did not answer: how often in a row, and when to try again."""
         self.pauses: set[_Pause] = set()
-        """Of those who wait to ask again."""
+        """Of the threads that wait to ask again."""
         self._refresher = Refresher(self, metadata_max_age_ms / 1000)
         self.metadata.on_want = self._refresher.look_up
 
@@ -170,7 +170,7 @@ class Network(Loop):
         return outcome.get()
 
     def pause(self, seconds: float, *, is_stale: bool) -> None:
-        """Any thread but the network's: wait so long. Raises when the client is closed meanwhile.
+        """Any thread but the network's: wait this long. Raises when the client is closed meanwhile.
 
         Where what is known is stale, fresh metadata is asked for, and what it changes ends the pause.
         """
@@ -237,7 +237,7 @@ class Network(Loop):
         return self._refresher.trouble
 
     def backoff(self, failures: int) -> float:
-        """The pause after so many failures in a row: it doubles, up to a second; not the same for every client."""
+        """The pause after this many failures in a row: it doubles, up to a second; not the same for every client."""
         longest = max(_LONGEST_PAUSE_S, self.retry_backoff)
         pause = min(self.retry_backoff * 2.0 ** min(max(failures - 1, 0), 20), longest)
         return pause * random.uniform(1 - _JITTER, 1 + _JITTER)
@@ -293,7 +293,7 @@ class Network(Loop):
         try:
             endpoints = _look_up(host, port, socket.AI_NUMERICHOST)
         except OSError:
-            # A name: looking it up may take seconds, which nobody else should wait for.
+            # A name: looking it up may take seconds, which no other thread should wait for.
             resolver = threading.Thread(
                 target=self._resolve, args=(channel,), name="barnabas-resolver", daemon=True
             )
@@ -358,7 +358,7 @@ class _Pause:
 
 
 class _Idle(Unreachable):
-    """Nothing is wrong: a connection was closed because nobody used it."""
+    """Nothing is wrong: a connection was closed because it was not used."""
 
 
 def _look_up(host: str, port: int, flags: int = 0) -> list[Endpoint]:

@@ -1,4 +1,4 @@
-"""Waits for sockets to be readable or writable, and for somebody to wake it. Owned by `network`.
+"""Waits for sockets to be readable or writable, and for another thread to wake it. Owned by `network`.
 
 Straight on epoll where there is one: for a request and its answer that is 10 us less than through `selectors`, and the
 wake, edge-triggered, needs no read. Elsewhere the same by `selectors`.
@@ -26,7 +26,7 @@ class Poller(Protocol):
         """No longer tell of it; before it is closed."""
 
     def poll(self, seconds: float, look: float = 0.0) -> list[tuple[Handler, bool, bool]]:
-        """Those to be told, after so many seconds at most; for `look` seconds it looks before it sleeps."""
+        """Those to be told, after `seconds` at most; for `look` seconds it looks before it sleeps."""
 
     def wake(self) -> None:
         """Any thread: end the poll under way, or the next."""
@@ -80,7 +80,7 @@ class EpollPoller:
                 return found
 
     def wake(self) -> None:
-        # Whoever wakes a network that is just closing must not write into a file that has got the number since.
+        # A thread that wakes a closing network must not write into a file that has got the number since.
         with self._lock:
             if not self._is_closed:
                 os.eventfd_write(self._bell, 1)

@@ -36,7 +36,7 @@ class Refresher:
         self._refresh_in(self._last + self._network.backoff(self._failures) - time.monotonic())
 
     def look_up(self, topics: dict[str, bool]) -> None:
-        """Ask for topics that nobody has asked for yet: at once, with all others of this turn."""
+        """Ask for topics that were not asked for yet: at once, with all others of this turn."""
         if not self._new:
             self._network.soon(self._look_up)
         self._new.update(topics)
@@ -65,7 +65,7 @@ class Refresher:
     def _refresh(self) -> None:
         wanted = self._network.metadata.wanted
         self._is_asking = True
-        # Until the answer is there, nobody needs to ask again.
+        # Until the answer is there, there is no need to ask again.
         self._next = self._network.later(2 * self._network.request_timeout, self._refresh)
         self._network.refresh(list(wanted), self._told, create=any(wanted.values()))
 

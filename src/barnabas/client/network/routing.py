@@ -22,11 +22,11 @@ M = TypeVar("M", bound=Message)
 T = TypeVar("T")
 
 _GRACE_S = 0.5
-"""The network gives up first: it can say who did not answer."""
+"""The network gives up first: it can say which broker did not answer."""
 
 
 class Cluster:
-    """Who can answer what. Not for several threads at once."""
+    """Which broker can answer what. Not for several threads at once."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Cluster:
     def close(self) -> None:
         self._network.close()
 
-    # Who is asked
+    # Which broker is asked
 
     def any(self) -> "Asked":
         """Whichever broker answers."""
@@ -148,11 +148,11 @@ class Cluster:
         return self.patience(timeout).ask(action)
 
     def patience(self, seconds: float, may_pass: Callable[[Refused], bool] = may_pass) -> Patience:
-        """For a question of so many seconds: what is known is forgotten where it was stale."""
+        """For a question that may take this long: what is known is forgotten where it was stale."""
         return Patience(self._network, seconds, may_pass=may_pass, when_stale=self.forget)
 
     def allow(self, seconds: float) -> None:
-        """From now on, so much time for what is asked."""
+        """From now on, this much time for what is asked."""
         self._deadline = time.monotonic() + seconds
 
     def ask(self, node: BrokerId | None, request: Message, answer: type[M], wait: float) -> Outcome[M]:

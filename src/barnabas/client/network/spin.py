@@ -1,4 +1,4 @@
-"""Owns for how long who drives looks for an answer before it sleeps. Used by `network`.
+"""Owns how long a driving thread looks for an answer before it sleeps. Used by `network`.
 
 A broker that is near answers a small request in 30 to 40 us, and to be woken takes longer where the processor has to
 wake too. On a quiet machine `send().result()` took 155 us without this and 90 with it (other runs), for no more CPU;
@@ -9,7 +9,7 @@ import os
 
 LOOK_S = 100e-6
 _QUICK_S = 250e-6
-"""An answer that somebody slept for, and that may have been there in LOOK_S."""
+"""An answer that a thread slept for, and that may have been there in LOOK_S."""
 _TRY_AFTER = 4
 
 
@@ -25,7 +25,7 @@ class Spin:
         self._quick_ones = 0
 
     def learn(self, waited: float) -> None:
-        """An answer was waited for, for so many seconds."""
+        """An answer was waited for, for this long."""
         if self.seconds:
             if waited > LOOK_S:
                 self.seconds = 0.0

@@ -22,9 +22,9 @@ from barnabas.wire.records import Headers
 
 _LONGEST_PAUSE_S = 1.0
 _IN_HAND_S = 0.001
-"""After which a batch is looked at again that somebody had in hand."""
+"""After which a batch is looked at again that was in hand."""
 _MOST_NUMBERED = 5
-"""So many batches of a producer a broker remembers: with more in flight a repeated one could pass for new."""
+"""Batches of a producer that a broker remembers: with more in flight a repeated one could pass for new."""
 
 _FORGOTTEN_AFTER_S = 600.0
 """A broker forgets a producer it has not heard of for long (producer.id.expiration.ms; a day unless it was changed)."""
@@ -95,9 +95,9 @@ class Accumulator:
         """When `drain` or `expire` has something to do, should nothing else happen."""
         self.lacks_leader = False
         self.settled: list[Batch] = []
-        """Settled, but nobody was told yet."""
+        """Settled, but not told yet."""
         self.hurry: Callable[[TopicPartition], None] | None = None
-        """Called by those who wait for a batch that lingers."""
+        """Called by a thread that waits for a batch that lingers."""
         self.carrier: Carrier | None = None
         self.batch_size = batch_size
         self._linger = linger
@@ -114,7 +114,7 @@ class Accumulator:
     # Filling
 
     def topic(self, name: str, partitions: int, first: int = 0) -> TopicState:
-        """A topic's state, with at least so many partitions; keyless records begin at partition `first`."""
+        """A topic's state, with at least `partitions` partitions; keyless records begin at partition `first`."""
         state = self.topics.get(name)
         known = [] if state is None else state.partitions
         known += [
@@ -345,7 +345,7 @@ class Accumulator:
             self._fail(wire, failure)
 
     def lost(self, wire: WireBatch, failure: Refused, now: float, was_sent: bool) -> None:
-        """No answer came: where all of it was sent nobody knows whether it is stored, so it keeps its number."""
+        """No answer came: where all of it was sent it may be stored, so it keeps its number."""
         wire.owner.flying.remove(wire)
         wire.owner.trouble = failure
         if was_sent:

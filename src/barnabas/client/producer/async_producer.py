@@ -76,13 +76,13 @@ class AsyncProducer(Unique):
         return await asyncio.to_thread(self._producer.send_table, topic, table, **columns)  # type: ignore[arg-type]
 
     async def flush(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
-        """Wait until everything sent so far has its outcome; raises the first failure that nobody has looked at."""
+        """Wait until everything sent so far has its outcome; raises the first failure that was not looked at."""
         await asyncio.to_thread(self._producer.flush, timeout)
 
     async def close(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
         """Deliver everything, and hang up."""
         if self._started is not None:
-            # Whoever is not waited for any more is closed nevertheless.
+            # A producer is closed even where the caller no longer waits for it.
             await asyncio.shield(asyncio.to_thread(self._started.close, timeout))
 
     async def partitions_for(self, topic: str) -> list[TopicPartition]:

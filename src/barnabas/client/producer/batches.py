@@ -41,13 +41,13 @@ class Section(NamedTuple):
 
 
 class Carrier(Protocol):
-    """Who brings batches to their brokers, as those see it who wait for them."""
+    """What brings batches to their brokers, as a waiting thread sees it."""
 
     def wait(self, gate: LockType, timeout: float | None) -> bool:
-        """Wait until the gate, a lock, is released; false after so many seconds."""
+        """Wait until the gate, a lock, is released; false after the timeout."""
 
     def nudge(self) -> None:
-        """Nobody is about to wait: be quick. Raises where nobody ever will be."""
+        """No thread is about to wait: be quick. Raises where batches are no longer brought."""
 
 
 class Batch:
@@ -89,17 +89,17 @@ class Batch:
         self.section: Section | None = None
         self.is_settled = False
         self.is_seen = False
-        """Somebody has heard, or will hear, of its failure."""
+        """Its failure was told, or will be."""
         self.base_offset = -1
         self.append_time = -1
         self.failure: BarnabasError | None = None
         self.halves: tuple[Batch, Batch] | None = None
         self.callbacks: list[Callable[[], None]] = []
         self.hurry: Callable[[TopicPartition], None] | None = None
-        """Tells that somebody waits for a batch that would linger."""
+        """Tells that a batch that would linger is waited for."""
         self.carrier: Carrier | None = None
         self.claim: list[Batch] | None = None
-        """Holds the batch while more may come into it without the producer's lock, and nobody has it in hand."""
+        """Holds the batch while more may come into it without the producer's lock, and no thread has it in hand."""
 
     @property
     def size(self) -> int:
@@ -126,7 +126,7 @@ class Batch:
         return index
 
     def finish(self) -> None:
-        """No more records. One whose `send` was interrupted halfway was never promised to anybody."""
+        """No more records. One whose `send` was interrupted halfway was never promised."""
         self.claim = None
         columns: list[list[Any]] = [self.values, self.timestamps]
         columns += [each for each in (self.keys, self.headers) if each is not None]
@@ -144,7 +144,7 @@ class Batch:
         self.is_settled = True
 
     def tell(self) -> None:
-        """Call those who wait. Any thread, after `settle`."""
+        """Run the callbacks. Any thread, after `settle`."""
         callbacks = self.callbacks
         while callbacks:
             try:
@@ -162,7 +162,7 @@ class Batch:
     def when_settled(self, callback: Callable[[], None]) -> None:
         """Call it once, when the batch is settled or now. A batch that is split settles in its halves."""
         self.callbacks.append(callback)
-        # Looked at afterwards: whoever settles or splits it meanwhile has seen the callback, or we see what he did.
+        # Looked at afterwards: what settles or splits it meanwhile has seen the callback, or we see what it did.
         if self.is_settled:
             self.tell()
         elif self.halves is not None:
@@ -190,7 +190,7 @@ class Batch:
         return first, second
 
     def _follow_halves(self, halves: "tuple[Batch, Batch]") -> None:
-        """Who waits for the whole waits for both halves."""
+        """The callbacks of the whole wait for both halves."""
         while self.callbacks:
             try:
                 both = _After(2, self.callbacks.pop(0))
@@ -207,7 +207,7 @@ class Batch:
 
 
 class _After:
-    """Calls an action when it was itself called so many times, from any threads."""
+    """Calls an action when it was itself called a number of times, from any threads."""
 
     def __init__(self, times: int, action: Callable[[], None]) -> None:
         self._left = times
@@ -265,7 +265,7 @@ class Sent:
         return self._place()[0].is_settled
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Where the record is stored. Raises why it is not, or TimedOut after so many seconds."""
+        """Where the record is stored. Raises why it is not, or TimedOut after the timeout."""
         failure = self.exception(timeout)
         if failure is not None:
             raise failure
@@ -288,7 +288,7 @@ class Sent:
     def add_done_callback(self, callback: Callable[["Sent"], Any]) -> None:
         """Call it with this future when it is done; now, if it is done already.
 
-        It is called in the client's own thread or in that of somebody who waits for a record: it must not wait itself.
+        It is called in the client's own thread or in one that waits for a record: it must not wait itself.
         """
         batch = self._batch
         batch.is_seen = True
@@ -327,7 +327,7 @@ def settled_in_loop(batch: Batch) -> Generator[Any, None, None]:
         try:
             loop.call_soon_threadsafe(wake)
         except RuntimeError:
-            return  # the loop is closed: nobody waits any more
+            return  # the loop is closed: nothing waits any more
 
     batch.when_settled(tell)
     nudge([batch])
@@ -343,7 +343,7 @@ def nudge(batches: Sequence[Batch]) -> None:
 
 
 def wait_for(batches: Sequence[Batch], timeout: float | None, what: str) -> None:
-    """Wait until all of these are settled; TimedOut after so many seconds."""
+    """Wait until all of these are settled; TimedOut after the timeout."""
     if timeout is not None and timeout != timeout:
         raise BarnabasError("A timeout is a number of seconds, not nan.")
     # A plain lock is a third of what an Event costs, and this is the path of `send().result()`.

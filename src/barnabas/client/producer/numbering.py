@@ -1,4 +1,4 @@
-"""Who a producer is to brokers, and the numbers its batches travel under, so that a repeated one is known. PURE.
+"""The identity of a producer, and the numbers its batches travel under, so that a repeated one is known. PURE.
 
 Used by `accumulator`. Always holds: a number is given to other records only when those it was given to first are known
 not to be stored: a broker has said so, or they were never sent.
@@ -9,7 +9,7 @@ on its way) was not stored, nor was any later one: they are numbered anew from 0
 
 from collections.abc import Iterable
 
-from barnabas.client.producer.partition_state import NOBODY, PartitionState, ProducerIdentity, WireBatch
+from barnabas.client.producer.partition_state import NO_PRODUCER, PartitionState, ProducerIdentity, WireBatch
 
 _LAST_EPOCH = 32_766
 _MASK = 0x7FFFFFFF
@@ -18,12 +18,12 @@ _HALF_A_TURN = 1 << 30
 
 
 class Numbering:
-    """The identity of a producer; without idempotence it is nobody, and numbers nothing."""
+    """The identity of a producer; without idempotence it has none, and numbers nothing."""
 
     def __init__(self, *, is_idempotent: bool) -> None:
         self.is_idempotent = is_idempotent
-        self.producer: ProducerIdentity | None = None if is_idempotent else NOBODY
-        """Who numbers the batches; None until a broker has given an id."""
+        self.producer: ProducerIdentity | None = None if is_idempotent else NO_PRODUCER
+        """The identity that numbers the batches; None until a broker has given an id."""
 
     def number(self, state: PartitionState, wire: WireBatch) -> None:
         """Give a batch the next numbers of its partition."""

@@ -1,4 +1,4 @@
-"""The produce request with one small batch, as a record makes that somebody waits for: written from a ready beginning.
+"""The produce request with one small batch, that of a record that is waited for: written from a ready beginning.
 
 Asked by `sender` in place of a ProduceRequest, and the same on the wire, byte for byte.
 """

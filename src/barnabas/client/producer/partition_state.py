@@ -3,8 +3,8 @@
 Kept by `accumulator`, which says what may happen to them. Nothing here decides anything.
 
 Always holds: a batch that takes records is in one pair of hands. `Producer.send` gets it without the producer's lock,
-by popping it from its claim, which Python does in one step, and puts it back; who has the lock gets it in the same way.
-What is in somebody's hands is not sent, and nobody waits for it: other records open another batch behind it.
+by popping it from its claim, which Python does in one step, and puts it back; under the lock it is got in the same way.
+A batch in hand is not sent, and no thread waits for it: other records open another batch behind it.
 """
 
 from collections import deque
@@ -23,7 +23,7 @@ class ProducerIdentity(NamedTuple):
     epoch: int
 
 
-NOBODY = ProducerIdentity(-1, -1)
+NO_PRODUCER = ProducerIdentity(-1, -1)
 
 
 class WireBatch:
@@ -52,7 +52,7 @@ class WireBatch:
         for batch in batches[1:]:
             self._count += len(batch)
             self.size += batch.size - HEADER_SIZE
-        self.producer = NOBODY
+        self.producer = NO_PRODUCER
         self.base_sequence = -1
         self.attempts = 0
         self.is_over = False
@@ -100,12 +100,12 @@ class PartitionState:
         self.open: Batch | None = None
         """The last of the queue, while it takes more records."""
         self.claim: list[Batch] = []
-        """The claim of the open batch: it is in there while it is in nobody's hands. Without one, nothing is."""
+        """The claim of the open batch: it is in there while no thread has it in hand. Without one, nothing is."""
         self.queue: deque[Batch] = deque()
         self.resend: deque[WireBatch] = deque()
         """To be sent again, in the order of their numbers."""
         self.flying: list[WireBatch] = []
-        self.producer = NOBODY
+        self.producer = NO_PRODUCER
         self.sequence = 0
         self.needs_epoch = False
         self.is_known = False
@@ -131,9 +131,9 @@ class PartitionState:
         batch.claim = self.claim = []
 
     def take_open(self) -> Batch | None:
-        """The open batch, now in the hands of the caller; None where there is none, or somebody else has it.
+        """The open batch, now in the hands of the caller; None where there is none, or another caller has it.
 
-        Nobody waits for who has it: that may be the thread that asks, interrupted by a signal in the midst of a send.
+        It is never waited for: its holder may be the calling thread, interrupted by a signal in the midst of a send.
         """
         batch = self.open
         if batch is not None and batch.claim is not None:
@@ -145,19 +145,19 @@ class PartitionState:
         return batch
 
     def give_back(self, batch: Batch) -> None:
-        """More may come into the open batch; into one with headers only by who has the lock."""
+        """More may come into the open batch; into one with headers only under the lock."""
         if batch.headers is not None:
             batch.claim, self.claim = None, []
         if batch.claim is not None:
             batch.claim.append(batch)
 
     def shut(self) -> None:
-        """Nothing more comes into the open batch, but for what somebody has in hand."""
+        """Nothing more comes into the open batch, but for a record that is in hand."""
         self.open = None
         self.claim = []
 
     def can_take(self, batch: Batch) -> bool:
-        """Whether a batch of the queue is in nobody's hands; then it stays as it is from now on."""
+        """Whether a batch of the queue is in no thread's hands; then it stays as it is from now on."""
         if batch is self.open:
             self.shut()
         if batch.claim is not None:

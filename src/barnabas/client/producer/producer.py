@@ -1,8 +1,8 @@
 """Sends records: `send` puts them into batches, a network thread sends the batches to the partitions' leaders.
 
 Settings have Kafka's names, with underscores. Any number of threads may use one producer. Always holds: of every
-record one hears, by its future, its callback, or the exception that `flush` and `close` raise for failures nobody
-looked at; with idempotence (the default with acks=all) a retry neither doubles nor reorders records.
+record one hears, by its future, its callback, or the exception that `flush` and `close` raise for failures that were
+not looked at; with idempotence (the default with acks=all) a retry neither doubles nor reorders records.
 
     with Producer(bootstrap_servers="localhost:9092", linger_ms=5, compression_type="lz4") as producer:
         sent = producer.send("orders", b"paid", key=b"42", headers={"source": b"web"})
@@ -81,7 +81,7 @@ class Producer(FastSend, Unique):
         keyed = KeyedPartitions()
         self._chooser = Chooser(settings["partitioner"], keyed)
         self._is_closed = False
-        lock = RLock()  # which knows who has it: see `_refuse_in_the_midst`
+        lock = RLock()  # which knows its holder: see `_refuse_in_the_midst`
         self._lock = lock
         self._room = Condition(lock)
         self._network = Network(
@@ -113,7 +113,7 @@ class Producer(FastSend, Unique):
             codec=codec,
             request_timeout_ms=settings["request_timeout_ms"],
         )
-        # Bytes without headers take the short way through `send`, unless somebody has to be asked about them.
+        # Bytes without headers take the short way through `send`, unless a serializer or a partitioner has to see them.
         asked = settings["partitioner"] or self._key_serializer or self._value_serializer
         super().__init__({} if asked else self._accumulator.topics, keyed)
         self._is_forked = False
@@ -253,7 +253,7 @@ class Producer(FastSend, Unique):
 
     @checked
     def flush(self, timeout: float | None = None) -> None:
-        """Wait until everything sent so far has its outcome; raises the first failure that nobody has looked at.
+        """Wait until everything sent so far has its outcome; raises the first failure that was not looked at.
 
         TimedOut after `timeout` seconds: what is still on its way then stays on its way.
         """
@@ -279,7 +279,7 @@ class Producer(FastSend, Unique):
     def close(self, timeout: float | None = None) -> None:
         """Deliver everything, and hang up; what is not delivered after `timeout` seconds fails.
 
-        Raises the first failure that nobody has looked at.
+        Raises the first failure that was not looked at.
         """
         if self._is_forked:
             self._finish.detach()
@@ -426,7 +426,7 @@ def _forked() -> BarnabasError:
 
 
 def _finish(sender: Sender) -> None:
-    """A producer that nobody closed: what it still has gets a moment to be delivered."""
+    """A producer that was not closed: what it still has gets a moment to be delivered."""
     try:
         sender.drain_for(_AT_EXIT_S)
     except BarnabasError:

@@ -1,6 +1,6 @@
 """Drives the accumulator from the network's thread: sends what is ready, tells it what became of it.
 
-Owned by `producer`. The accumulator is shared with those who send, under one lock; encoding, compression and callbacks
+Owned by `producer`. The accumulator is shared with sending threads, under one lock; encoding, compression and callbacks
 happen outside it. Always holds: whatever is drained is asked, and whatever is asked comes back as stored, refused or
 lost, or is recalled before all of it is sent. What is given up is recalled first: a record that failed is not stored
 later, but for one whose request was sent, and its failure says so.
@@ -64,7 +64,7 @@ class Sender:
         self._accumulator = accumulator
         self._lock = lock
         self._room = room
-        """The bell, on the same lock, for those who wait for memory."""
+        """The bell, on the same lock, for threads that wait for memory."""
         self._acks = acks
         self._codec = codec
         self._request_timeout_ms = request_timeout_ms
@@ -89,7 +89,7 @@ class Sender:
             self._network.nudge(is_urgent=is_urgent)
 
     def hurry(self, partition: TopicPartition) -> None:
-        """Any thread: somebody waits for what lingers there."""
+        """Any thread: what lingers there is waited for."""
         self._network.refuse_in_forks()  # first: a thread of the parent may have held the lock as the process forked
         with self._lock:
             self._accumulator.topics[partition.topic].partitions[partition.partition].is_hurried = True
@@ -114,7 +114,7 @@ class Sender:
             requests = accumulator.drain(now, self._leader_of, self._flights)
             next_at = accumulator.next_at
             settled = self._take_settled()
-        self._tell(settled)  # first: somebody may be waiting
+        self._tell(settled)  # first: a thread may be waiting
         for each in requests:
             self._send(each)
         if accumulator.numbers.producer is None:
@@ -151,7 +151,7 @@ class Sender:
         try:
             message = self._message(request.batches)
         except Exception as error:
-            # Nobody knows of such records; if there are any, they must not keep the others from being sent.
+            # No such records are known; if there are any, they must not keep the others from being sent.
             unwritten = Refused(Code.INVALID_RECORD, f"A record cannot be written: {error}.")
             self._network.later(0.0, partial(done, unwritten))
             return
@@ -253,7 +253,7 @@ class Sender:
         return is_stale
 
     def _take_settled(self) -> Sequence[Batch]:
-        """With the lock: the batches that nobody was told of yet. There is memory again."""
+        """With the lock: the batches that were not told of yet. There is memory again."""
         settled = self._accumulator.settled
         if not settled:
             return ()
@@ -263,7 +263,7 @@ class Sender:
         return settled
 
     def _tell(self, settled: Sequence[Batch]) -> None:
-        """Those who wait hear of it outside the lock: they may send again."""
+        """Callbacks run outside the lock: they may send again."""
         for batch in settled:
             if batch.failure is not None:
                 self._unseen.append(batch)
@@ -271,7 +271,7 @@ class Sender:
                 guarded(batch.tell)
 
     def unseen_failure(self) -> BarnabasError | None:
-        """Any thread: the first failure since the last time that nobody has looked at."""
+        """Any thread: the first failure since the last time that was not looked at."""
         first: BarnabasError | None = None
         while self._unseen:
             batch = self._unseen.popleft()
@@ -280,7 +280,7 @@ class Sender:
         return first
 
     def drain_for(self, seconds: float) -> None:
-        """Any thread: send what waits, and wait so long for its outcome."""
+        """Any thread: send what waits, and wait this long for its outcome."""
         with self._lock:
             self._accumulator.flushing += 1
             batches = self._accumulator.unsettled()

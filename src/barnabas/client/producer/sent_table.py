@@ -51,7 +51,7 @@ class SentTable:
         return all(part.is_settled for batch in self._batches for part, _ in _parts(batch, 0))
 
     def result(self, timeout: float | None = None) -> TableMetadata:
-        """Where the rows are. Raises why one of them is not stored, or TimedOut after so many seconds."""
+        """Where the rows are. Raises why one of them is not stored, or TimedOut after the timeout."""
         failure = self.exception(timeout)
         if failure is not None:
             raise failure
