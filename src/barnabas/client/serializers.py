@@ -29,16 +29,16 @@ def as_json(value: Any) -> bytes | None:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-NAMED: dict[str, Serializer | None] = {"bytes": None, "str": as_text, "json": as_json}
+SERIALIZERS: dict[str, Serializer | None] = {"bytes": None, "str": as_text, "json": as_json}
 
 
 def serializer(given: str | Serializer | None, setting: str) -> Serializer | None:
     """The serializer a setting names; None where bytes are sent as they are."""
     if given is None or callable(given):
         return given
-    if given not in NAMED:
+    if given not in SERIALIZERS:
         raise BarnabasError(f"{setting} cannot be {given!r}: say bytes, str, json, or give a callable.")
-    return NAMED[given]
+    return SERIALIZERS[given]
 
 
 def serialize(run: Serializer, value: Any, what: str) -> bytes | None:

@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.client.consumer.fetches import COMMITTED, Fetch, Fetches
 from barnabas.client.consumer.offsets import EARLIEST, OffsetAt
-from barnabas.client.consumer.reading import Asked, Check, EpochEnd, Leader, Position, Reading
+from barnabas.client.consumer.reading import Check, EpochEnd, Leader, PendingRead, Position, Reading
 from barnabas.errors import Code, LogTruncated, Refused
 from barnabas.types import BrokerId, Millis, Offset, TopicPartition
 from barnabas.wire.batch import Record, encode_batch, headers
@@ -364,7 +364,7 @@ class Run:
         self.fetches.seek(HERE, 0)
         self.plans: list[Fetch] = []
         self.checks: list[Check] = []
-        self.lookups: list[tuple[Asked, int]] = []
+        self.lookups: list[tuple[PendingRead, int]] = []
 
     def step(self) -> None:
         self.now += self.chance.choice((0.0, 0.01, 0.2))

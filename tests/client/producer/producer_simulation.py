@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from barnabas.client.network.failures import Unreachable
 from barnabas.client.producer.accumulator import Accumulator, size_of
 from barnabas.client.producer.batches import Batch, Section, Sent, section_of
-from barnabas.client.producer.partition_state import ProducerIdentity, Request, WireBatch
+from barnabas.client.producer.partition_state import BatchRequest, ProducerIdentity, WireBatch
 from barnabas.errors import Code, Refused
 from barnabas.types import BrokerId, TopicPartition
 from barnabas.wire.records import decode_records, encode_flat
@@ -111,8 +111,8 @@ class World:
         self.logs = [StoredPartition(rng.choice([150, 1000, 10_000])) for _ in range(partitions)]
         self.leaders = [rng.choice(NODES) for _ in range(partitions)]
         self.believed: list[BrokerId | None] = list(self.leaders)
-        self.pipes: dict[BrokerId, deque[Request]] = {node: deque() for node in NODES}
-        self.unsent: dict[BrokerId, deque[Request]] = {node: deque() for node in NODES}
+        self.pipes: dict[BrokerId, deque[BatchRequest]] = {node: deque() for node in NODES}
+        self.unsent: dict[BrokerId, deque[BatchRequest]] = {node: deque() for node in NODES}
         """Requests that wait for their connection to be made."""
         self.is_connected = dict.fromkeys(NODES, True)
         self.ever_sent: set[bytes] = set()
@@ -165,7 +165,7 @@ class World:
             else:
                 self.unsent[request.node].append(request)
 
-    def _put_on_the_wire(self, request: Request) -> None:
+    def _put_on_the_wire(self, request: BatchRequest) -> None:
         self.pipes[request.node].append(request)
         for wire in request.batches:
             self.ever_sent.update(values_of(wire.section))
@@ -216,7 +216,7 @@ class World:
         self._lose(node, lost, was_sent=True)
         self.is_connected[node] = self.rng.random() < 0.5
 
-    def _lose(self, node: BrokerId, requests: Iterable[Request], *, was_sent: bool) -> None:
+    def _lose(self, node: BrokerId, requests: Iterable[BatchRequest], *, was_sent: bool) -> None:
         for request in requests:
             self.flights[node] -= 1
             for wire in request.batches:

@@ -7,7 +7,7 @@ import pytest
 from barnabas.client.network.failures import Unreachable
 from barnabas.client.producer.accumulator import Accumulator, size_of
 from barnabas.client.producer.batches import Batch
-from barnabas.client.producer.partition_state import ProducerIdentity, Request, TopicState
+from barnabas.client.producer.partition_state import BatchRequest, ProducerIdentity, TopicState
 from barnabas.errors import Code, Refused
 from barnabas.types import BrokerId, TopicPartition
 from tests.client.producer.producer_simulation import World
@@ -86,7 +86,7 @@ class Desk:
             found.append(pair[0])
         return found
 
-    def drain(self, now: float = 0.0) -> list[Request]:
+    def drain(self, now: float = 0.0) -> list[BatchRequest]:
         requests = self.accumulator.drain(now, lambda partition: NODE, self.flights)
         for request in requests:
             self.flights[request.node] = self.flights.get(request.node, 0) + 1
@@ -104,7 +104,7 @@ class Desk:
     def is_without_id(self) -> bool:
         return self.accumulator.numbers.producer is None
 
-    def sequences(self, requests: list[Request]) -> list[tuple[int, int]]:
+    def sequences(self, requests: list[BatchRequest]) -> list[tuple[int, int]]:
         return [(wire.base_sequence, len(wire)) for request in requests for wire in request.batches]
 
 

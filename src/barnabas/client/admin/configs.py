@@ -6,7 +6,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from barnabas.client.network.failures import check
-from barnabas.client.network.routing import Asked, Cluster
+from barnabas.client.network.routing import Cluster, Destination
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.wire.messages.configs import (
     DescribeConfigsRequest,
@@ -151,7 +151,7 @@ def changes_of(
     return wishes + [(name, Operation.SUBTRACT, value) for name, value in subtract.items()]
 
 
-def _keeper_of(cluster: Cluster, resource: Resource) -> Asked:
+def _keeper_of(cluster: Cluster, resource: Resource) -> Destination:
     """The broker to ask about settings: a broker itself for its own, any broker for everything else."""
     if resource.type is not ResourceType.BROKER or not resource.name:
         return cluster.any()

@@ -29,7 +29,7 @@ from barnabas.wire.messages.groups import (
     SyncGroupResponse,
 )
 
-Request: TypeAlias = JoinGroupRequest | SyncGroupRequest | HeartbeatRequest | LeaveGroupRequest
+ClassicRequest: TypeAlias = JoinGroupRequest | SyncGroupRequest | HeartbeatRequest | LeaveGroupRequest
 Response: TypeAlias = JoinGroupResponse | SyncGroupResponse | HeartbeatResponse
 
 PROTOCOL_TYPE = "consumer"
@@ -96,7 +96,7 @@ class GroupMember(Member):
 
     # What to send
 
-    def next_request(self, now: float, partitions: Mapping[str, int]) -> Request | None:
+    def next_request(self, now: float, partitions: Mapping[str, int]) -> ClassicRequest | None:
         """What is to be sent now. `partitions` counts those of `topics_to_assign`; unknown topics are left out.
 
         LeaveGroup is sent when the user has not polled in time, and its answer is ignored.

@@ -55,16 +55,16 @@ class ConsumerRecord(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
-NAMED: dict[str, Deserializer | None] = {"bytes": None, "str": bytes.decode, "json": loads}
+DESERIALIZERS: dict[str, Deserializer | None] = {"bytes": None, "str": bytes.decode, "json": loads}
 
 
 def deserializer(given: str | Deserializer | None, setting: str) -> Deserializer | None:
     """The deserializer a setting names; None where bytes are given as they are."""
     if given is None or callable(given):
         return given
-    if given not in NAMED:
+    if given not in DESERIALIZERS:
         raise BarnabasError(f"{setting} cannot be {given!r}: say bytes, str, json, or give a callable.")
-    return NAMED[given]
+    return DESERIALIZERS[given]
 
 
 class Run(NamedTuple):

@@ -13,7 +13,7 @@ from barnabas.client.consumer.epoch_lookup import ask_epoch_ends
 from barnabas.client.consumer.fetches import NEVER, Fetch, Fetches, Lookup
 from barnabas.client.consumer.offset_lookup import ask_offsets, missing
 from barnabas.client.consumer.offsets import Found
-from barnabas.client.consumer.reading import Asked, Check, EpochEnd, Leader, Position
+from barnabas.client.consumer.reading import Check, EpochEnd, Leader, PendingRead, Position
 from barnabas.client.network.network import Network
 from barnabas.client.network.timer import Timer
 from barnabas.errors import Code, Refused
@@ -131,7 +131,7 @@ class Fetcher:
             self._network.refresh_soon()
         self.go_on()
 
-    def _look_up_committed(self, asked: list[Asked]) -> None:
+    def _look_up_committed(self, asked: list[PendingRead]) -> None:
         def told(found: dict[TopicPartition, Position] | Refused) -> None:
             with self._lock:
                 if isinstance(found, Refused):
@@ -143,7 +143,7 @@ class Fetcher:
 
         self._ask_committed([each.reading.partition for each in asked], told)
 
-    def _look_up_by_time(self, rows: Iterable[tuple[Asked, int]]) -> None:
+    def _look_up_by_time(self, rows: Iterable[tuple[PendingRead, int]]) -> None:
         wanted = {asked.reading.partition: timestamp for asked, timestamp in rows}
         asked = [each for each, _ in rows]
 

@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 from barnabas.client.consumer.reading import (
     NO_EPOCH,
-    Asked,
     Check,
     Chunk,
     EpochEnd,
     Leader,
     OffsetAt,
+    PendingRead,
     Position,
     Reading,
     Truncation,
@@ -51,14 +51,14 @@ class Fetch(NamedTuple):
     node: BrokerId
     lane: str
     request: FetchRequest
-    asked: dict[TopicPartition, Asked]
+    asked: dict[TopicPartition, PendingRead]
 
 
 class Lookup(NamedTuple):
     """Positions to be asked for: what the group has committed, and offsets by time."""
 
-    committed: list[Asked]
-    by_time: list[tuple[Asked, int]]
+    committed: list[PendingRead]
+    by_time: list[tuple[PendingRead, int]]
 
 
 FIRST_EPOCH = 0
@@ -234,14 +234,16 @@ class Fetches:
             if reading.want is None or reading.is_asked or now < reading.retry_at:
                 continue
             reading.is_asked = True
-            asked = Asked(reading, reading.version, -1)
+            asked = PendingRead(reading, reading.version, -1)
             if reading.want == COMMITTED:
                 found.committed.append(asked)
             else:
                 found.by_time.append((asked, reading.want))
         return found
 
-    def found_committed(self, asked: Iterable[Asked], offsets: Mapping[TopicPartition, Position]) -> None:
+    def found_committed(
+        self, asked: Iterable[PendingRead], offsets: Mapping[TopicPartition, Position]
+    ) -> None:
         """What the group has committed; where that is nothing, auto.offset.reset says where to begin."""
         for reading in self._answered(asked):
             at = offsets.get(reading.partition)
@@ -251,7 +253,7 @@ class Fetches:
                 self._found(reading, at)
 
     def found_by_time(
-        self, asked: Iterable[Asked], offsets: Mapping[TopicPartition, OffsetAt | Refused], now: float
+        self, asked: Iterable[PendingRead], offsets: Mapping[TopicPartition, OffsetAt | Refused], now: float
     ) -> None:
         """Offsets by time; without a record so late, the end is looked for instead."""
         for reading in self._answered(asked):
@@ -265,11 +267,11 @@ class Fetches:
             else:
                 self._found(reading, Position(found.offset, found.leader_epoch))
 
-    def not_found(self, asked: Iterable[Asked], why: Refused, now: float) -> None:
+    def not_found(self, asked: Iterable[PendingRead], why: Refused, now: float) -> None:
         for reading in self._answered(asked):
             self._fail(reading, why, now)
 
-    def _answered(self, asked: Iterable[Asked]) -> Iterator[Reading]:
+    def _answered(self, asked: Iterable[PendingRead]) -> Iterator[Reading]:
         for reading, version, _ in asked:
             if self.is_current(reading, version):
                 reading.is_asked = False
@@ -341,7 +343,7 @@ class Fetches:
 
     def _fetch(self, node: BrokerId, lane: str, rows: list[tuple[Reading, Leader]], room: int) -> Fetch:
         topics: dict[str, FetchTopic] = {}
-        asked: dict[TopicPartition, Asked] = {}
+        asked: dict[TopicPartition, PendingRead] = {}
         for reading, leader in rows:
             partition = reading.partition
             row = topics.setdefault(partition.topic, FetchTopic(partition.topic))
@@ -355,7 +357,7 @@ class Fetches:
                 )
             )
             reading.is_asked = True
-            asked[partition] = Asked(reading, reading.version, reading.fetch_offset)
+            asked[partition] = PendingRead(reading, reading.version, reading.fetch_offset)
         self._busy.setdefault(node, set()).add(lane)
         request = FetchRequest(
             max_wait_ms=0 if lane == _LANES[-1] else self._max_wait_ms,
@@ -410,7 +412,7 @@ class Fetches:
             self._fail(reading, why, now)
         return code in STALE
 
-    def _take_records(self, asked: Asked, row: FetchPartitionResponse, now: float) -> None:
+    def _take_records(self, asked: PendingRead, row: FetchPartitionResponse, now: float) -> None:
         reading = asked.reading
         if row.diverging_epoch is not None:
             self._take_end(asked, EpochEnd(row.diverging_epoch.epoch, row.diverging_epoch.end_offset))
@@ -441,7 +443,7 @@ class Fetches:
 
     def _trusts(self, reading: Reading, leader: Leader) -> bool:
         """Whether a new leader's log surely has what was read; else it is asked before anything is fetched."""
-        asked = Asked(reading, reading.version, reading.fetch_offset)
+        asked = PendingRead(reading, reading.version, reading.fetch_offset)
         if reading.leader is not None and NO_ID != leader.topic_id != reading.leader.topic_id != NO_ID:
             # Another topic of the same name: nothing of what was read is in its log.
             reading.leader = leader
@@ -481,7 +483,7 @@ class Fetches:
             self._take_end(asked, found)
         return False
 
-    def _take_end(self, asked: Asked, found: EpochEnd) -> None:
+    def _take_end(self, asked: PendingRead, found: EpochEnd) -> None:
         reading = asked.reading
         reading.doubts = 0
         if found.epoch < 0 or reading.divergence(found) is not None:

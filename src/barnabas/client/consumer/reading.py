@@ -176,7 +176,7 @@ class Reading:
                 self.epochs.append((max(start, self.fetch_offset), epoch))
 
 
-class Asked(NamedTuple):
+class PendingRead(NamedTuple):
     """A partition in a request under way."""
 
     reading: Reading
@@ -187,7 +187,7 @@ class Asked(NamedTuple):
 class Check(NamedTuple):
     """A question to a new leader: where does the epoch of what was read last end in your log?"""
 
-    asked: Asked
+    asked: PendingRead
     leader: Leader
     epoch: int
 
@@ -195,7 +195,7 @@ class Check(NamedTuple):
 class Truncation(NamedTuple):
     """A leader's log lacks what was read: it has this much of the epoch that was asked for."""
 
-    asked: Asked
+    asked: PendingRead
     found: EpochEnd
 
 

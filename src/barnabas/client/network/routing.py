@@ -53,41 +53,41 @@ class Cluster:
 
     # Which broker is asked
 
-    def any(self) -> "Asked":
+    def any(self) -> "Destination":
         """Whichever broker answers."""
-        return Asked(self, None)
+        return Destination(self, None)
 
-    def broker(self, broker: int) -> "Asked":
-        return Asked(self, BrokerId(broker))
+    def broker(self, broker: int) -> "Destination":
+        return Destination(self, BrokerId(broker))
 
-    def controller(self) -> "Asked":
+    def controller(self) -> "Destination":
         """The broker that changes topics."""
         found = self._network.metadata.snapshot
         if found.controller not in found.brokers:
             found = self._refresh([])
         # A cluster without a controller now forwards, or answers with an error that says to try again.
-        return Asked(self, found.controller if found.controller in found.brokers else None)
+        return Destination(self, found.controller if found.controller in found.brokers else None)
 
-    def coordinator(self, group: str) -> "Asked":
+    def coordinator(self, group: str) -> "Destination":
         """The broker that looks after a group."""
         node = self._coordinators.get(group)
         if node is None:
             find = partial(self._network.find_coordinator, group)
             node = self._coordinators[group] = self._network.wait_for(find, self._left(), "FindCoordinator")
-        return Asked(self, node)
+        return Destination(self, node)
 
-    def leader_of(self, partition: TopicPartition) -> "Asked":
+    def leader_of(self, partition: TopicPartition) -> "Destination":
         """The broker that leads a partition."""
         leader = self._partition(partition).leader
         if leader < 0:
             raise Refused(
                 Code.LEADER_NOT_AVAILABLE, f"Partition {partition}: {Code.LEADER_NOT_AVAILABLE.advice}"
             )
-        return Asked(self, leader)
+        return Destination(self, leader)
 
-    def by_leader(self, partitions: Iterable[TopicPartition]) -> "dict[Asked, list[TopicPartition]]":
+    def by_leader(self, partitions: Iterable[TopicPartition]) -> "dict[Destination, list[TopicPartition]]":
         """Partitions grouped by the broker that leads them."""
-        groups: dict[Asked, list[TopicPartition]] = {}
+        groups: dict[Destination, list[TopicPartition]] = {}
         for partition in map(TopicPartition._make, partitions):
             groups.setdefault(self.leader_of(partition), []).append(partition)
         return groups
@@ -172,7 +172,7 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Destination:
     """The broker that a question goes to; None: any."""
 
     cluster: Cluster

@@ -14,7 +14,7 @@ from math import inf
 from barnabas.client.network.failures import RETRIABLE, TimedOut, in_doubt, never_sent
 from barnabas.client.producer.batches import RECORD_OVERHEAD, Batch, Carrier, Section
 from barnabas.client.producer.numbering import Numbering
-from barnabas.client.producer.partition_state import PartitionState, Request, TopicState, WireBatch
+from barnabas.client.producer.partition_state import BatchRequest, PartitionState, TopicState, WireBatch
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.types import BrokerId, TopicPartition
 from barnabas.wire.batch import HEADER_SIZE
@@ -185,13 +185,13 @@ class Accumulator:
 
     def drain(
         self, now: float, leader_of: Callable[[TopicPartition], BrokerId | None], flights: dict[BrokerId, int]
-    ) -> list[Request]:
+    ) -> list[BatchRequest]:
         """What goes out now, in order; `flights` counts the requests that each broker has not answered yet."""
         self.next_at = inf
         self.lacks_leader = False
         if not self._listed:
             return []
-        requests: dict[BrokerId, list[Request]] = {}
+        requests: dict[BrokerId, list[BatchRequest]] = {}
         listed = self._listed
         for _ in range(len(listed)):
             state = listed.popleft()
@@ -244,7 +244,7 @@ class Accumulator:
         return max(state.not_before, state.queue[0].created + self._linger)
 
     def _drain_partition(
-        self, state: PartitionState, node: BrokerId, requests: list[Request], room: int, now: float
+        self, state: PartitionState, node: BrokerId, requests: list[BatchRequest], room: int, now: float
     ) -> None:
         at = 0
         while self._drains_at(state) <= now:
@@ -263,7 +263,7 @@ class Accumulator:
                 if state.queue[0].size != size:
                     continue  # it has grown meanwhile, and will not do so again
             if at == len(requests):
-                requests.append(Request(node, []))
+                requests.append(BatchRequest(node, []))
             wire = state.resend.popleft() if state.resend else self._take(state, self._left(requests[at]))
             wire.attempts += 1
             state.flying.append(wire)
@@ -272,13 +272,13 @@ class Accumulator:
                 return  # as a rule; saves another look
             at += 1
 
-    def _left(self, request: Request) -> int:
+    def _left(self, request: BatchRequest) -> int:
         left = self._max_request_size
         for wire in request.batches:
             left -= wire.size
         return left
 
-    def _is_full(self, request: Request, size: int) -> bool:
+    def _is_full(self, request: BatchRequest, size: int) -> bool:
         return bool(request.batches) and self._left(request) < size
 
     def _take(self, state: PartitionState, most: int) -> WireBatch:
@@ -374,7 +374,7 @@ class Accumulator:
         state = wires[0].owner
         state.resend = deque(self.numbers.in_order([*state.resend, *wires]))
 
-    def is_overdue(self, request: Request, now: float) -> bool:
+    def is_overdue(self, request: BatchRequest, now: float) -> bool:
         """Whether something in a request is about to be given up: what is not sent yet of it should be called off."""
         born_before = now - self._delivery_timeout
         return any(wire.created <= born_before and not wire.is_over for wire in request.batches)

@@ -9,7 +9,7 @@ on its way) was not stored, nor was any later one: they are numbered anew from 0
 
 from collections.abc import Iterable
 
-from barnabas.client.producer.partition_state import NO_PRODUCER, PartitionState, ProducerIdentity, WireBatch
+from barnabas.client.producer.partition_state import NO_IDENTITY, PartitionState, ProducerIdentity, WireBatch
 
 _LAST_EPOCH = 32_766
 _MASK = 0x7FFFFFFF
@@ -22,7 +22,7 @@ class Numbering:
 
     def __init__(self, *, is_idempotent: bool) -> None:
         self.is_idempotent = is_idempotent
-        self.producer: ProducerIdentity | None = None if is_idempotent else NO_PRODUCER
+        self.producer: ProducerIdentity | None = None if is_idempotent else NO_IDENTITY
         """The identity that numbers the batches; None until a broker has given an id."""
 
     def number(self, state: PartitionState, wire: WireBatch) -> None:

@@ -23,7 +23,7 @@ class ProducerIdentity(NamedTuple):
     epoch: int
 
 
-NO_PRODUCER = ProducerIdentity(-1, -1)
+NO_IDENTITY = ProducerIdentity(-1, -1)
 
 
 class WireBatch:
@@ -52,7 +52,7 @@ class WireBatch:
         for batch in batches[1:]:
             self._count += len(batch)
             self.size += batch.size - HEADER_SIZE
-        self.producer = NO_PRODUCER
+        self.producer = NO_IDENTITY
         self.base_sequence = -1
         self.attempts = 0
         self.is_over = False
@@ -105,7 +105,7 @@ class PartitionState:
         self.resend: deque[WireBatch] = deque()
         """To be sent again, in the order of their numbers."""
         self.flying: list[WireBatch] = []
-        self.producer = NO_PRODUCER
+        self.producer = NO_IDENTITY
         self.sequence = 0
         self.needs_epoch = False
         self.is_known = False
@@ -187,7 +187,7 @@ class TopicState:
         return self.sticky
 
 
-class Request(NamedTuple):
+class BatchRequest(NamedTuple):
     """Wire batches for one broker, at most one a partition."""
 
     node: BrokerId

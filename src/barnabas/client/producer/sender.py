@@ -21,7 +21,7 @@ from barnabas.client.network.timer import Timer
 from barnabas.client.producer.accumulator import Accumulator
 from barnabas.client.producer.batches import Batch, section_of, wait_for
 from barnabas.client.producer.one_batch import LARGEST, Envelope, OneBatch
-from barnabas.client.producer.partition_state import ProducerIdentity, Request, WireBatch
+from barnabas.client.producer.partition_state import BatchRequest, ProducerIdentity, WireBatch
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.types import BrokerId, Buffer, TopicPartition
 from barnabas.wire.batch import BatchInTwo, wrap_apart, wrap_records
@@ -40,7 +40,7 @@ class Flight:
 
     __slots__ = ("call", "request")
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: BatchRequest) -> None:
         self.request = request
         self.call: PendingCall | None = None
         """What the network was asked; None where it was not, or said no at once: then nothing is sent."""
@@ -142,7 +142,7 @@ class Sender:
         leader = self._network.metadata.snapshot.leader(partition)
         return None if leader is None else leader.id
 
-    def _send(self, request: Request) -> None:
+    def _send(self, request: BatchRequest) -> None:
         node = request.node
         self._flights[node] = self._flights.get(node, 0) + 1
         flight = Flight(request)
@@ -229,7 +229,7 @@ class Sender:
                 self._accumulator.refused(wire, answer, now)
         return answer is not None
 
-    def _settle(self, request: Request, answer: ProduceResponse, now: float) -> bool:
+    def _settle(self, request: BatchRequest, answer: ProduceResponse, now: float) -> bool:
         """Tell the accumulator of every batch; true where fresh metadata may help."""
         found = {
             (topic.name, each.index): each for topic in answer.responses for each in topic.partition_responses
