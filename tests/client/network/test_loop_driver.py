@@ -1,4 +1,4 @@
-"""Promises of client/wheel.py: who waits drives, nobody is forgotten, nothing that goes wrong keeps the wheel."""
+"""Promises of client/network/loop_driver.py: a thread that waits drives, and no post or answer is forgotten."""
 
 import asyncio
 import os
@@ -189,7 +189,7 @@ def test_waiting_ends_when_its_time_is_up(bootstrap: str) -> None:
         know_the_brokers(found)
 
 
-def test_a_network_busy_with_a_callback_keeps_its_wheel(bootstrap: str) -> None:
+def test_a_network_busy_with_a_callback_goes_on_driving(bootstrap: str) -> None:
     with network(bootstrap) as found:
         begun, may_end = threading.Event(), threading.Event()
 
@@ -206,17 +206,17 @@ def test_a_network_busy_with_a_callback_keeps_its_wheel(bootstrap: str) -> None:
         assert found.wait(gate, 10)
 
 
-def test_a_wheel_that_was_asked_for_in_vain_can_be_had_again() -> None:
+def test_a_user_that_asked_to_drive_in_vain_can_drive_later() -> None:
     def interrupted() -> None:
         raise KeyboardInterrupt
 
-    wheel = LoopDriver(interrupted, lambda: False, [])
-    wheel.take()  # the network's thread, played by this one
+    driver = LoopDriver(interrupted, lambda: False, [])
+    driver.take()  # the network's thread, played by this one
     with pytest.raises(KeyboardInterrupt):
-        wheel.board(1.0, lambda: True)
-    assert not wheel.is_wanted
-    wheel._lock.release()
-    assert wheel.board(0.0, lambda: True)
+        driver.try_to_drive(1.0, lambda: True)
+    assert not driver.is_wanted
+    driver._lock.release()
+    assert driver.try_to_drive(0.0, lambda: True)
 
 
 def test_callbacks_cannot_wait_in_whichever_thread_they_run(bootstrap: str, new_topic: NewTopic) -> None:

@@ -82,7 +82,7 @@ class Commits:
         partitions: list[TopicPartition],
         done: Callable[[dict[TopicPartition, Position] | Refused], None],
     ) -> None:
-        """What the group has committed of partitions that are to be read from there, as far as that is settled."""
+        """What the group has committed of partitions that are to be read from there: these count as committed."""
 
         def told(found: dict[TopicPartition, Position] | Refused) -> None:
             if not isinstance(found, Refused):

@@ -4,7 +4,7 @@ A thread of its own runs it, or a user's thread that waits; `loop_driver` decide
 that runs it at the moment, and never two do at once. Everything here is called in it, unless it says "any thread".
 
 A process that forks gets none of its parent's threads: a client must be made in the process that uses it, and
-one made before a fork says so. The thread is a daemon: a client that is not closed keeps no program from ending.
+one made before a fork says so. The thread is a daemon: a client that is never closed keeps no program from ending.
 """
 
 import heapq
@@ -28,12 +28,12 @@ from barnabas.errors import BarnabasError
 
 _LONGEST_SLEEP_S = 3600.0
 _CROWD_LASTS = 64
-"""Waits after which many waiting threads may have become few."""
+"""Waits after which a crowd of waiting users may have gone."""
 _NEVER = float("inf")
 
 
 class Loop:
-    """The turns, and the threads that wait for what they bring."""
+    """The turns, and the users that wait for what they bring."""
 
     def __init__(self, name: str) -> None:
         self.poller = new_poller()
@@ -44,7 +44,7 @@ class Loop:
         self._is_closed = False
         self._born_in = this_process.generation
         self._waiting: set[LockType] = set()
-        """The gates of waiting threads."""
+        """The gates of users that wait."""
         self._crowd = 0
         self._spin = Spin()
         self._driver = LoopDriver(self._wake_up, self._is_busy, self._posts)
@@ -76,7 +76,7 @@ class Loop:
         return self._driver.is_mine
 
     def refuse_in_callbacks(self) -> None:
-        """Code that the network calls cannot wait for what the network brings."""
+        """What the network calls cannot wait for what the network brings."""
         if self.is_current_thread:
             raise BarnabasError(
                 "A callback runs in the client's own thread and cannot wait there for an answer."
@@ -112,7 +112,7 @@ class Loop:
     def wait(self, gate: LockType, timeout: float | None) -> bool:
         """Any thread but the one that drives: wait until what the network does releases the gate, and drive meanwhile.
 
-        False after the timeout.
+        False after `timeout` seconds.
         """
         self.refuse_in_callbacks()
         self.refuse_in_forks()
@@ -140,7 +140,7 @@ class Loop:
     def _drive(self, gate: LockType, until: float, held: HeldSignals | None) -> bool:
         """Take turns until the gate is open, the time is up, or a signal came; False where another thread drives."""
         left = until - time.monotonic()
-        if self._is_closed or not self._driver.board(left, self._may_ask):
+        if self._is_closed or not self._driver.try_to_drive(left, self._may_ask):
             return False
         try:
             while left > 0 and gate.locked() and not self._is_closed and not (held and held.came):
@@ -148,10 +148,10 @@ class Loop:
                 left = until - time.monotonic()
             return not self._is_closed
         finally:
-            self._driver.leave()
+            self._driver.stop_driving()
 
     def _may_ask(self) -> bool:
-        """Whether a waiting thread should ask for the wheel: many are served best by the network's thread."""
+        """Whether a user that waits should ask to drive: where many wait, the network's thread serves them best."""
         waiting = len(self._waiting)
         if waiting > 2:
             self._crowd = _CROWD_LASTS
@@ -160,7 +160,7 @@ class Loop:
         return waiting == 1 and not self._crowd
 
     def _wake_up(self) -> None:
-        """Any thread: end the sleep of the driving thread."""
+        """Any thread: end the sleep of the thread that drives."""
         if self._is_asleep:
             self.poller.wake()
 
@@ -177,26 +177,26 @@ class Loop:
         self._posts.append(action)
 
     def later(self, seconds: float, action: Callable[[], None]) -> Timer:
-        """Run it after these seconds, unless it is cancelled."""
+        """Run it after this many seconds, unless it is cancelled."""
         timer = Timer(time.monotonic() + seconds, action)
         heapq.heappush(self._timers, timer)
         return timer
 
     def _run(self) -> None:
-        wheel = self._driver
-        wheel.take()
+        driver = self._driver
+        driver.take()
         while not self._is_closed:
             self._turn(_LONGEST_SLEEP_S)
-            if wheel.is_wanted:
-                wheel.stand_by()
+            if driver.is_wanted:
+                driver.stand_by()
         while self._posts:
             guarded(self._posts.popleft())
         self._release()
 
     def _turn(self, longest: float, gate: LockType | None = None) -> None:
-        """Do what there is to do, and sleep until there is more, or the gate is open, or the time is up.
+        """Do what there is to do, and sleep until there is more, or the gate is open: `longest` seconds at most.
 
-        For the driving thread.
+        For the thread that drives.
         """
         # Hot: 3 us besides what is done, one turn for each record that is sent and waited for alone.
         posts, channels, timers = self._posts, self._channels, self._timers
@@ -219,7 +219,7 @@ class Loop:
             until = timers[0].at
         now = time.monotonic()
         pause = until - now
-        # In this order: a thread that wants something either sees us asleep and wakes us, or is seen here.
+        # In this order: a thread that posts either sees this one asleep and wakes it, or its post is seen here.
         self._is_asleep = True
         is_due = pause <= 0 or posts or self._is_closed or self._driver.is_wanted
         if is_due or (gate is not None and not gate.locked()):
