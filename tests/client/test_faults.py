@@ -1,4 +1,4 @@
-"""Promises of the producer when brokers die, connections are cut and nobody answers.
+"""Promises of the producer when brokers die, connections are cut and no broker answers.
 
 It neither loses nor doubles nor reorders; when it is closed it delivers or reports each record; and whatever cannot
 be done is one clear error in bounded time.

@@ -1,4 +1,4 @@
-"""A wrong argument is told of at once, and costs nobody else anything."""
+"""A wrong argument is told of at once, and costs nothing else anything."""
 
 import copy
 import math
@@ -58,13 +58,13 @@ def test_what_cannot_be_written_fails_alone(bootstrap: str, monkeypatch: pytest.
 
     def picky(batches: Any) -> Any:
         if any(b"unwritable" in batch.values for batch in batches):
-            raise TypeError("nobody can write this")
+            raise TypeError("this cannot be written")
         return real(batches)
 
     monkeypatch.setattr("barnabas.client.producer.sender.section_of", picky)
     with Producer(bootstrap, linger_ms=0, delivery_timeout_ms=60_000) as producer:
         first = producer.send("one", b"first").result(SOON_S)
-        with pytest.raises(BarnabasError, match="nobody can write this"):
+        with pytest.raises(BarnabasError, match="this cannot be written"):
             producer.send("one", b"unwritable").result(SOON_S)
         assert [producer.send("one", b"later").result(SOON_S).offset - first.offset for _ in range(3)] == [
             1,
@@ -262,7 +262,7 @@ def test_partitions_may_be_any_pairs_of_anything_one_can_go_through(bootstrap: s
         (lambda admin: admin.reset_group_offsets("g", ["one"], to_offset="x"), WHOLE),
     ],
 )
-def test_what_nobody_can_look_after_is_refused(bootstrap: str, call: Callable[[Any], Any], why: str) -> None:
+def test_a_wrong_argument_of_admin_is_refused(bootstrap: str, call: Callable[[Any], Any], why: str) -> None:
     with Admin(bootstrap) as admin:
         begun = time.monotonic()
         with pytest.raises(BarnabasError, match=re.escape(why)):
@@ -312,12 +312,12 @@ def test_for_ever_is_a_time_to_wait(bootstrap: str) -> None:
         def send_and_wait(_: int) -> str:
             return producer.send("one", b"x").result(float("inf")).topic
 
-        # Of several who wait one drives the loop, and the others wait for him.
+        # Of several threads that wait one drives the loop, and the others wait for it.
         assert set(threads.map(send_and_wait, range(24))) == {"one"}
 
 
 HALF = "\ud800"
-"""Half of a surrogate pair: text to Python, and to nobody else."""
+"""Half of a surrogate pair: text to Python alone."""
 
 
 def test_a_topic_that_cannot_be_written_costs_the_other_topics_nothing(bootstrap: str) -> None:
@@ -340,7 +340,7 @@ def test_a_consumer_is_told_of_a_topic_that_cannot_be_written(bootstrap: str) ->
         Consumer(HALF, bootstrap_servers=bootstrap, group_id="readers")
 
 
-def test_who_interrupts_a_send_is_told_that_he_cannot_use_the_producer(bootstrap: str) -> None:
+def test_a_handler_that_interrupts_a_send_is_told_that_it_cannot_use_the_producer(bootstrap: str) -> None:
     with Producer(bootstrap, linger_ms=0) as producer:
         producer.send("one", b"x").result(SOON_S)
         # As the handler of a signal finds it that comes while a send opens a batch.

@@ -102,7 +102,7 @@ def _pump(source: socket.socket, target: socket.socket) -> None:
 class FaultyProxy(ScriptedServer):
     """Passes everything on to a broker, and does that badly when told to: cuts, stalls, or passes on drop by drop.
 
-    A cut comes in the middle of what is passed on, in either direction, after so many bytes as the seed says.
+    A cut comes in the middle of what is passed on, in either direction, after as many bytes as the seed says.
     """
 
     def __init__(self, seed: int = 1) -> None:
@@ -119,20 +119,20 @@ class FaultyProxy(ScriptedServer):
         super().__init__(self._pass_on)
 
     def cut_about_every(self, size: int | None) -> None:
-        """From now on cut a connection after about so many bytes; None: no more."""
+        """From now on cut a connection after about this many bytes; None: no more."""
         with self._lock:
             self._cut_about = size
             self._left = self._chance.randrange(1, 2 * size) if size else 0
 
     def stall(self) -> None:
-        """Take everything, pass nothing on, hang up on nobody."""
+        """Take everything, pass nothing on, hang up on no client."""
         self._flowing.clear()
 
     def flow(self) -> None:
         self._flowing.set()
 
     def trickle(self, size: int, pause: float) -> None:
-        """Pass on so many bytes at a time, with a pause between them."""
+        """Pass on this many bytes at a time, with a pause between them."""
         self._drop = (size, pause)
 
     def __exit__(

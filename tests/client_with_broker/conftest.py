@@ -51,7 +51,7 @@ def admin(broker: str) -> Iterator[Admin]:
 
 @pytest.fixture
 def unique() -> Callable[[str], str]:
-    """Makes names that nobody else has."""
+    """Makes names that are not used elsewhere."""
     return lambda what: f"{what}-{os.getpid()}-{next(_numbers)}"
 
 

@@ -1,11 +1,11 @@
-"""Owns how tests of the suite read: so many records, whole, with a deadline."""
+"""Owns how tests of the suite read: a number of records, whole, with a deadline."""
 
 from barnabas import Consumer, ConsumerRecord, TopicPartition
 from tests.deadline import Deadline
 
 
 def poll_until(consumer: Consumer, count: int, within: float = 60) -> list[ConsumerRecord]:
-    """Exactly so many records, in the order they came."""
+    """Exactly this many records, in the order they came."""
     found: list[ConsumerRecord] = []
     deadline = Deadline(within, f"{count} records")
     while len(found) < count:
@@ -14,7 +14,7 @@ def poll_until(consumer: Consumer, count: int, within: float = 60) -> list[Consu
 
 
 def read_topic(bootstrap: str, topic: str, count: int, partitions: int = 1) -> list[ConsumerRecord]:
-    """So many records of a topic, and a check that there are no more."""
+    """This many records of a topic, and a check that there are no more."""
     wanted = [TopicPartition(topic, number) for number in range(partitions)]
     with Consumer(bootstrap_servers=bootstrap) as consumer:
         consumer.assign(wanted)

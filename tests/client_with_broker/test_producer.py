@@ -100,7 +100,7 @@ def test_every_kind_of_acknowledgement_delivers(broker: str, new_topic: NewTopic
         for number in range(100):
             producer.send(topic, b"%d" % number)
     if acks == 0:
-        # Nobody tells when they are there: wait for the log to have them.
+        # Nothing tells when they are there: wait for the log to have them.
         with Admin(broker) as admin:
             deadline, partition = Deadline(30, "100 records"), TopicPartition(topic, 0)
             while admin.list_offsets({partition: -1})[partition].offset < 100:

@@ -1,4 +1,4 @@
-"""Promises of Admin that need no broker at all: who does not answer is given up in time, with one clear error."""
+"""Promises of Admin that need no broker at all: a silent one is given up in time, with one clear error."""
 
 import socket
 import time
@@ -27,7 +27,7 @@ def listen_only(connection: socket.socket) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
-def test_nobody_at_the_address_is_one_clear_error(host: str) -> None:
+def test_an_address_without_a_broker_is_one_clear_error(host: str) -> None:
     address = f"{host}:{free_port()}"
     with Admin(address) as admin, pytest.raises(errors.NetworkException) as refused:
         admin.describe_cluster()

@@ -22,7 +22,7 @@ _numbers = itertools.count()
 
 @pytest.fixture
 def group() -> str:
-    """A name nobody else has."""
+    """A name of its own."""
     return f"group-{os.getpid()}-{next(_numbers)}"
 
 
@@ -56,7 +56,7 @@ def fill(bootstrap: str, topic: str, partitions: int, numbers: range) -> None:
 
 
 def read(consumers: Sequence[Consumer], count: int, **limits: int) -> list[int]:
-    """So many numbers in all, from whoever has them."""
+    """This many numbers in all, from any of the consumers."""
     found: list[int] = []
     deadline = Deadline(30, f"{count} records")
     while len(found) < count:

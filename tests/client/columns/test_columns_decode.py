@@ -250,7 +250,7 @@ def test_a_missing_library_is_said_with_how_to_get_it() -> None:
 # What is broken
 
 
-def test_a_wrong_checksum_is_refused_unless_nobody_cares() -> None:
+def test_a_wrong_checksum_is_refused_unless_checks_are_off() -> None:
     batch = bytearray(encode_batch(numbered([b"value"])))
     batch[-3] ^= 1
     with pytest.raises(Refused, match="Partition orders-3: the batch at offset 0 is corrupt") as caught:

@@ -331,7 +331,7 @@ def test_what_is_no_table_is_said() -> None:
         encode(pl.DataFrame({"value": [b"a"]}).lazy(), partitions=1, now_ms=NOW, batch_bytes=1000)
 
 
-def test_which_of_two_columns_of_one_name_nobody_knows() -> None:
+def test_two_columns_of_one_name_are_refused() -> None:
     twice = pa.table([["a"], ["b"]], names=["value", "value"])
     for table in (twice, twice.to_batches()[0], pd.DataFrame([["a", "b"]], columns=["value", "value"])):
         with pytest.raises(BarnabasError, match="The table has 2 columns 'value'"):

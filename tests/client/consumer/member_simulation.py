@@ -229,7 +229,7 @@ class World:
             if not user.is_alive:
                 user.begin()
         # A static leader that comes back does not share out, and cannot know that a topic has grown meanwhile (Java's
-        # neither); our broker tells it, unless it crashed before. So everybody hears once more.
+        # neither); our broker tells it, unless it crashed before. So every member hears once more.
         self._grow()
         self._run_until(self.now + CALM_S)
         self._check_rest()
@@ -350,7 +350,7 @@ class World:
         return isinstance(group, ClassicGroup) and member.id in group.members
 
     def _check_rest(self) -> None:
-        """In calm weather everything is shared out, to those who are in the group, and fairly."""
+        """In calm weather everything is shared out, to the members of the group, and fairly."""
         members = [user.member for user in self.users if self._is_in(user.member)]
         assert len(members) == min(len(self.users), self.config.group_max_size)
         given = sorted(each for member in members for each in member.given)

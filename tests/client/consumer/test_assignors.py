@@ -51,7 +51,7 @@ def test_ten_partitions_over_three_members_by_round_robin() -> None:
     assert found == {"a": [0, 3, 6, 9], "b": [1, 4, 7], "c": [2, 5, 8]}
 
 
-def test_round_robin_goes_on_from_topic_to_topic_and_passes_over_who_does_not_want() -> None:
+def test_round_robin_goes_on_from_topic_to_topic_and_passes_over_members_that_do_not_subscribe() -> None:
     members = {"a": wanting("t", "u"), "b": wanting("t"), "c": wanting("t", "u")}
     found = assign_round_robin(members, {"t": 2, "u": 3})
     assert found == {
@@ -99,7 +99,7 @@ def test_a_chain_of_members_passes_partitions_on_where_two_have_no_topic_in_comm
     assert [len(found[each]) for each in "abc"] == [2, 2, 2]
 
 
-def test_of_two_who_claim_a_partition_the_later_generation_counts() -> None:
+def test_of_two_claims_on_a_partition_the_later_generation_counts() -> None:
     members = {
         "a": wanting("t", had={"t": [0, 1]}, generation=4),
         "b": wanting("t", had={"t": [1, 2, 3]}, generation=5),
@@ -118,7 +118,7 @@ def test_what_moves_is_held_back_until_it_is_given_up() -> None:
 
 
 def world(chance: random.Random, *, alike: bool) -> tuple[dict[str, Candidate], dict[str, int]]:
-    """Members who subscribe to some topics, and say that they had this and that."""
+    """Members that subscribe to some topics, and say that they had this and that."""
     topics = {f"t{n}": chance.randrange(7) for n in range(chance.randint(1, 4))}
     choice = [*topics, "absent"]
     common = chance.sample(choice, chance.randint(1, len(choice)))
@@ -132,7 +132,7 @@ def world(chance: random.Random, *, alike: bool) -> tuple[dict[str, Candidate], 
 
 
 @pytest.mark.parametrize("name", ASSIGNORS)
-def test_every_partition_has_one_owner_who_subscribes_to_it(name: str) -> None:
+def test_every_partition_has_one_owner_that_subscribes_to_it(name: str) -> None:
     chance = random.Random(name)
     for _ in range(400):
         members, topics = world(chance, alike=chance.random() < 0.5)

@@ -138,7 +138,7 @@ def test_mistakes_are_told(bootstrap: str) -> None:
 
 
 @pytest.mark.parametrize("after_s", [0.0, 0.001, 0.002, 0.005, 0.02])
-def test_whoever_is_cancelled_while_it_starts_or_closes_leaves_nothing_behind(
+def test_a_start_or_close_that_is_cancelled_leaves_nothing_behind(
     bootstrap: str, numbers: TopicPartition, after_s: float
 ) -> None:
     async def cancel(work: Coroutine[Any, Any, None], after_s: float) -> None:
@@ -160,10 +160,10 @@ def test_whoever_is_cancelled_while_it_starts_or_closes_leaves_nothing_behind(
 
     before = set(threading.enumerate())
     run(work())
-    eventually(lambda: set(threading.enumerate()) <= before, "the threads of consumers that nobody has")
+    eventually(lambda: set(threading.enumerate()) <= before, "the threads of consumers that were given up")
 
 
-def test_arguments_that_cannot_be_are_told_as_to_those_who_do_not_await(
+def test_arguments_that_cannot_be_are_told_as_by_the_plain_consumer(
     bootstrap: str, numbers: TopicPartition
 ) -> None:
     async def work() -> None:

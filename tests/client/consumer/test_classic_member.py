@@ -208,7 +208,7 @@ def test_a_cooperative_member_keeps_what_it_has_and_gives_up_only_what_is_taken(
     assert member.handover == Handover(revoked=of(1))
     member.gave_back(of(1), INTERVAL)
     member.took_over(0.0)
-    assert isinstance(member.next_request(INTERVAL, {}), JoinGroupRequest), "somebody waits for it"
+    assert isinstance(member.next_request(INTERVAL, {}), JoinGroupRequest), "another member waits for it"
     assert member.given == of(2)
 
 

@@ -36,7 +36,7 @@ def consumer(bootstrap: str) -> Iterator[Consumer]:
 
 
 def read(consumer: Consumer, count: int) -> list[int]:
-    """The next so many records' numbers."""
+    """The numbers of the next records."""
     found: list[int] = []
     deadline = Deadline(20, f"{count} records")
     while len(found) < count:

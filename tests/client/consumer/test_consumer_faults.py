@@ -32,7 +32,7 @@ def send(bootstrap: str, numbers: range, partitions: int = 1) -> None:
 
 
 def read(consumer: Consumer, count: int) -> list[int]:
-    """So many records, and not one more."""
+    """This many records, and not one more."""
     found: list[int] = []
     deadline = Deadline(60, f"{count} records")
     while len(found) < count:

@@ -142,7 +142,7 @@ def test_a_member_that_was_thrown_out_has_lost_everything_and_joins_anew(code: C
     assert (request.member_id, request.member_epoch, request.topic_partitions) == ("me", 0, [])
 
 
-def test_a_topic_whose_name_nobody_knows_yet_is_waited_for() -> None:
+def test_a_topic_whose_name_is_not_known_yet_is_waited_for() -> None:
     member = new_member()
     member.know({})
     beats(member)

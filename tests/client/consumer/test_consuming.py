@@ -1,4 +1,4 @@
-"""Promises of client/consumer.py to the one who uses it: iteration, deserializers, columns, threads, commits."""
+"""Promises of client/consumer/consumer.py to its user: iteration, deserializers, columns, threads, commits."""
 
 import json
 import logging
@@ -57,7 +57,7 @@ def poll(consumer: Consumer, count: int, **limits: int) -> list[int]:
 # --- iteration
 
 
-def test_iterating_ends_when_nothing_came_for_so_long(
+def test_iterating_ends_when_nothing_came_in_time(
     new_consumer: Callable[..., Consumer], numbers: TopicPartition
 ) -> None:
     consumer = new_consumer(consumer_timeout_ms=2000, max_poll_records=7)
@@ -276,7 +276,7 @@ def test_a_closed_consumer_says_so(new_consumer: Callable[..., Consumer], number
 # --- commits
 
 
-def test_a_commit_that_nobody_waits_for_is_told_in_a_later_poll(
+def test_a_commit_that_is_not_waited_for_is_told_in_a_later_poll(
     new_consumer: Callable[..., Consumer], numbers: TopicPartition
 ) -> None:
     consumer = new_consumer(numbers.topic, group_id=f"g-{numbers.topic}", enable_auto_commit=False)
@@ -372,7 +372,7 @@ def test_a_topic_that_there_is_not_is_logged_once_while_others_are_read(
     new_topic: NewTopic,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Whoever has records to read at every poll would not hear of it for long."""
+    """A user with records to read at every poll would not hear of it for long."""
     absent = f"{new_topic()}-absent"
     consumer = new_consumer(
         numbers.topic, absent, group_id=f"g-{absent}", allow_auto_create_topics=False, retry_backoff_ms=5

@@ -132,9 +132,7 @@ def test_what_is_there_does_not_wait_for_fetches_that_wait_for_what_is_not() -> 
     (fourth,) = fetches.plan(0.0, leader_of)
     assert asked([fourth]) == {more[0]: 10}
     fetches.take(waiting[0], answer(ZERO), 0.0)
-    assert asked(fetches.plan(0.0, leader_of)) == {ZERO: 0, more[1]: 10}, (
-        "now there is somebody to wait for it"
-    )
+    assert asked(fetches.plan(0.0, leader_of)) == {ZERO: 0, more[1]: 10}, "now another fetch can wait for it"
 
 
 def test_what_is_said_to_be_there_and_is_not_is_not_asked_for_again_and_again() -> None:
@@ -164,7 +162,7 @@ def test_partitions_take_turns() -> None:
     (plan,) = fetches.plan(0.0, leader_of)
     fetches.take(plan, answer(ZERO, batch(20)), 0.0)
     (plan,) = fetches.plan(BACKOFF, leader_of)
-    assert list(plan.asked) == [TWO, ZERO], "who got nothing comes first"
+    assert list(plan.asked) == [TWO, ZERO], "a partition that got nothing comes first"
 
 
 def test_a_seek_drops_what_was_fetched_and_what_is_under_way() -> None:
@@ -325,7 +323,7 @@ def test_only_what_is_assigned_can_be_sought_or_paused() -> None:
 
 
 def test_whatever_happens_records_come_in_order_and_each_once() -> None:
-    """A log of 500 offsets, a network that loses answers, a user who seeks, pauses and takes its time."""
+    """A log of 500 offsets, a network that loses answers, a user that seeks, pauses and takes its time."""
     for seed in range(150):
         chance = random.Random(seed)
         fetches = reading(ZERO, ONE, TWO, max_partition_bytes=800, max_bytes=2000)

@@ -1,4 +1,4 @@
-"""Members under hundreds of seeds: whatever the world does, nobody commits what is another's, and peace returns."""
+"""Members under hundreds of seeds: whatever the world does, no member commits what is another's, and peace returns."""
 
 import os
 

@@ -22,7 +22,7 @@ NewTopic = Callable[..., str]
 def fill(
     bootstrap: str, partition: TopicPartition, numbers: range, *, size: int = 0, per_batch: int = 10
 ) -> None:
-    """Records that say their number, followed by so many bytes, so many a batch."""
+    """Records that say their number, followed by a filling; a given number a batch."""
     with Producer(bootstrap) as producer:
         for number in numbers:
             producer.send(partition.topic, b"%d" % number + b" " * size, partition=partition.partition)

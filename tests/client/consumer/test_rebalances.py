@@ -1,4 +1,4 @@
-"""Promises of a consumer among others: who reads what as members come, go, sleep and die, and what listeners hear."""
+"""Promises of a consumer among others: which reads what as members come, go, sleep and die, and what listeners hear."""
 
 import threading
 import time
@@ -224,8 +224,8 @@ def test_a_killed_member_s_partitions_go_to_others_with_what_it_did_not_commit(
 
 @pytest.mark.slow(seconds=7)
 @pytest.mark.shares_cores("a member is missed if its heartbeats get no core for two seconds")
-def test_a_user_who_works_for_long_keeps_its_membership(new_group: Callable[[], Group]) -> None:
-    """Heartbeats go on beside it: for three sessions nobody else gets a partition."""
+def test_a_user_that_works_for_long_keeps_its_membership(new_group: Callable[[], Group]) -> None:
+    """Heartbeats go on beside it: for three sessions no other member gets a partition."""
     group, heard = new_group(), Listener()
     group.send(range(12))
     first = group.join(heard, session_timeout_ms=SESSION_MS)
@@ -238,7 +238,7 @@ def test_a_user_who_works_for_long_keeps_its_membership(new_group: Callable[[], 
 
 
 @pytest.mark.shares_cores("a member that gets no core for 0.3 s has not polled in time")
-def test_a_user_who_does_not_poll_in_time_loses_its_partitions(new_group: Callable[[], Group]) -> None:
+def test_a_user_that_does_not_poll_in_time_loses_its_partitions(new_group: Callable[[], Group]) -> None:
     group, heard = new_group(), Listener()
     first = group.join(heard, max_poll_interval_ms=300)
     second = group.join()

@@ -69,7 +69,7 @@ def damaged(tmp_path: Path) -> Iterator[Damaged]:
 
 
 def read(consumer: Consumer, count: int) -> list[str]:
-    """So many records, and not one more."""
+    """This many records, and not one more."""
     found: list[str] = []
     deadline = Deadline(60, f"{count} records, after {found}")
     while len(found) < count:

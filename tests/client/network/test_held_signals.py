@@ -41,7 +41,7 @@ def test_a_signal_waits_and_then_is_handled(number: int) -> None:
     assert signal.getsignal(number) is hear
 
 
-def test_who_insists_is_heard_at_once_and_each_signal_once() -> None:
+def test_a_repeated_signal_is_heard_at_once_and_each_signal_once() -> None:
     held = HeldSignals(nothing)
     signal.raise_signal(signal.SIGUSR1)
     signal.raise_signal(signal.SIGUSR1)

@@ -82,7 +82,9 @@ def test_threads_that_wait_for_each_of_their_records_all_get_on(
     assert sorted(found) == [(partition, offset) for partition in (0, 1) for offset in range(100 * threads)]
 
 
-def test_those_who_wait_and_those_who_do_not_share_a_producer(bootstrap: str, new_topic: NewTopic) -> None:
+def test_threads_that_wait_and_threads_that_do_not_share_a_producer(
+    bootstrap: str, new_topic: NewTopic
+) -> None:
     topic = new_topic()
     with Producer(bootstrap_servers=bootstrap, linger_ms=0) as producer:
         told: list[Sent] = []
@@ -99,7 +101,7 @@ def test_those_who_wait_and_those_who_do_not_share_a_producer(bootstrap: str, ne
         eventually(lambda: len(told) == 2000, "every callback")
 
 
-def test_what_nobody_waits_for_leaves_soon_after_what_somebody_has_waited_for(
+def test_a_record_that_is_not_waited_for_leaves_soon_after_one_that_was(
     bootstrap: str, new_topic: NewTopic
 ) -> None:
     topic = new_topic()
@@ -110,10 +112,10 @@ def test_what_nobody_waits_for_leaves_soon_after_what_somebody_has_waited_for(
             producer.send(topic, b"not waited for").add_done_callback(lambda _, told=told: told.set())  # type: ignore[misc]
             assert told.wait(10)
             producer.send(topic, b"waited for").result(30)
-            eventually(producer.send(topic, b"nobody hears of it").done, "a record")
+            eventually(producer.send(topic, b"not looked at").done, "a record")
 
 
-def test_a_new_topic_is_found_by_who_drove_last(bootstrap: str, new_topic: NewTopic) -> None:
+def test_a_new_topic_is_found_by_the_thread_that_drove_last(bootstrap: str, new_topic: NewTopic) -> None:
     first, second = new_topic(), new_topic()
     with Producer(bootstrap_servers=bootstrap, linger_ms=0) as producer:
         producer.send(first, b"").result(30)
@@ -156,7 +158,7 @@ def test_closing_while_a_user_drives_ends_both() -> None:
         assert "to-be-gone" not in {thread.name for thread in threading.enumerate()}
 
 
-def test_a_producer_that_is_closed_tells_who_drives(bootstrap: str, new_topic: NewTopic) -> None:
+def test_a_producer_that_is_closed_tells_the_thread_that_drives(bootstrap: str, new_topic: NewTopic) -> None:
     topic = new_topic()
     problems: list[BarnabasError] = []
     producer = Producer(bootstrap_servers=bootstrap, linger_ms=0)
@@ -252,7 +254,7 @@ def test_callbacks_cannot_wait_in_whichever_thread_they_run(bootstrap: str, new_
     }
 
 
-def test_a_callback_that_fails_keeps_nobody_from_hearing(
+def test_a_callback_that_fails_keeps_no_other_from_being_called(
     bootstrap: str, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown: list[object] = []

@@ -168,7 +168,7 @@ def test_a_bootstrap_by_name_is_looked_up(bootstrap: str) -> None:
         assert found.call(None, MetadataRequest(topics=[]), MetadataResponse, timeout=10).brokers
 
 
-def test_nobody_there_is_said_soon() -> None:
+def test_an_address_without_a_broker_is_said_soon() -> None:
     port = free_port()
     with (
         network(f"127.0.0.1:{port}") as found,
@@ -177,7 +177,9 @@ def test_nobody_there_is_said_soon() -> None:
         found.call(None, MetadataRequest(topics=[]), MetadataResponse, timeout=10)
 
 
-def test_who_takes_a_connection_and_says_nothing_is_told_of_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_that_takes_a_connection_and_says_nothing_is_told_of_as_such(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """No broker of Kafka's, or one that stands still: it was said that it took no connection."""
     monkeypatch.setattr("barnabas.client.network.network._CONNECT_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -317,7 +319,7 @@ def test_nonsense_ends_the_connection(reply: Callable[[Any], bytes], said: str) 
             coordinator_of(found)
 
 
-def test_a_version_nobody_shares_is_refused_and_the_connection_stays() -> None:
+def test_a_version_that_is_not_shared_is_refused_and_the_connection_stays() -> None:
     connections: list[socket.socket] = []
 
     def script(connection: socket.socket) -> None:
@@ -510,7 +512,7 @@ def test_a_request_that_waits_for_its_connection_is_called_off() -> None:
     assert told == []
 
 
-def test_a_request_nobody_answers_is_done_when_it_is_written(bootstrap: str) -> None:
+def test_a_request_without_an_answer_is_done_when_it_is_written(bootstrap: str) -> None:
     with network(bootstrap) as found:
         know_the_brokers(found)
         (node,) = found.metadata.snapshot.brokers
@@ -543,7 +545,7 @@ def test_attempts_to_connect_are_paced() -> None:
 
 
 def test_requests_that_end_in_a_pause_do_not_prolong_it(tmp_path: Path) -> None:
-    """Else whoever asks again and again, with less patience than the pause is long, would never connect."""
+    """Else a caller that asks again and again, with less patience than the pause is long, would never connect."""
     port = free_port()
     with network(f"127.0.0.1:{port}", retry_backoff_ms=2000, request_timeout_ms=700) as found:
 
@@ -579,7 +581,7 @@ def test_a_node_that_moved_is_found_at_its_new_address() -> None:
         assert coordinator_of(found) == FindCoordinatorResponse()
 
 
-def test_closing_tells_everyone_who_waits_and_leaves_nothing_open() -> None:
+def test_closing_ends_every_wait_and_leaves_nothing_open() -> None:
     def script(peer: Peer) -> None:
         peer.serve_metadata()
         peer.read()
@@ -648,7 +650,7 @@ def test_timers_run_in_order_unless_cancelled() -> None:
     with network("127.0.0.1:1") as found:
 
         def start() -> None:
-            # Far enough apart that one who is held up between two of these lines does not change their order.
+            # Far enough apart that a thread that is held up between two of these lines does not change their order.
             found.later(1.5, lambda: order.append("c"))
             found.later(0.01, lambda: order.append("a"))
             found.later(0.02, lambda: order.append("never")).cancel()
@@ -783,7 +785,7 @@ def test_a_topic_that_is_not_there_at_the_first_look_is_looked_for_again() -> No
     assert asked == [[], *[["t"]] * 4]
 
 
-def test_many_who_find_the_metadata_stale_cost_one_request() -> None:
+def test_metadata_that_many_find_stale_costs_one_request() -> None:
     requests = 0
 
     def script(peer: Peer) -> None:
@@ -943,7 +945,7 @@ def test_offsets_that_a_leader_leaves_out_are_asked_for_again() -> None:
     assert asked == 2
 
 
-def test_offsets_of_a_topic_that_nobody_reads_are_found_at_its_new_leader() -> None:
+def test_offsets_of_a_topic_that_is_not_read_are_found_at_its_new_leader() -> None:
     told_of = 0
 
     def script(peer: Peer) -> None:

@@ -1,4 +1,4 @@
-"""Promises of client/eagerness.py: who waits looks for answers that come at once, and sleeps for those that do not."""
+"""Promises of client/network/spin.py: a wait looks for answers that come at once, and sleeps for those that do not."""
 
 from barnabas.client.network.spin import LOOK_S, Spin
 

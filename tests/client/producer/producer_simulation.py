@@ -1,6 +1,6 @@
 """Owns a world for the pure accumulator: brokers that keep Kafka's rules, a network that loses, a clock.
 
-One seed is one story: who sends what, which answers are lost, which leader moves, which connection takes its time,
+One seed is one story: what is sent, which answers are lost, which leader moves, which connection takes its time,
 what a broker forgets. Every record's fate is compared with what the brokers have stored.
 """
 
@@ -205,10 +205,10 @@ class World:
         return code, offset
 
     def cut(self, node: BrokerId, handled: int) -> None:
-        """The connection breaks: so many of the requests were handled, and none is answered."""
+        """The connection breaks: this many of the requests were handled, and none is answered."""
         pipe = self.pipes[node]
         lost, self.pipes[node] = list(pipe), deque()
-        # The first of them was handled already by whoever cuts in the middle of serving.
+        # The first of them was handled already by a cut in the middle of serving.
         for number, request in enumerate(lost):
             if 0 < number < handled:
                 for wire in request.batches:

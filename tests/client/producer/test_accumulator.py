@@ -279,13 +279,13 @@ def test_delivery_ends_in_time_with_the_reason_of_the_last_attempt() -> None:
     desk = Desk(linger=0.0, partitions=2)
     (tried,) = desk.send(partition=0)
     (request,) = desk.drain()
-    desk.accumulator.lost(request.batches[0], Unreachable("nobody there."), 0.0, was_sent=False)
+    desk.accumulator.lost(request.batches[0], Unreachable("no broker there."), 0.0, was_sent=False)
     (waiting,) = desk.send(partition=1)
     desk.flights[NODE] = 5
     desk.drain(1.0)
     assert desk.accumulator.next_at <= 10.0
     desk.accumulator.expire(10.0)
-    assert str(tried.failure) == "nobody there. The record was never sent."
+    assert str(tried.failure) == "no broker there. The record was never sent."
     assert isinstance(tried.failure, Unreachable)
     assert "not delivered in 10 s" in str(waiting.failure)
     assert desk.accumulator.free == 100_000

@@ -95,7 +95,7 @@ def test_results_wait_for_no_more_than_their_own_partition(bootstrap: str, new_t
 @pytest.mark.parametrize("acks", [0, 1, "all", -1])
 def test_every_kind_of_acknowledgement_delivers(bootstrap: str, new_topic: NewTopic, acks: str | int) -> None:
     topic = new_topic()
-    # With acks=0 nobody says that a leader is not ready yet: an acknowledged record comes first.
+    # With acks=0 no answer says that a leader is not ready yet: an acknowledged record comes first.
     with Producer(bootstrap) as producer:
         producer.send(topic, b"0").result()
     with Producer(bootstrap, acks=acks) as producer:

@@ -1,4 +1,4 @@
-"""Promises of the producer about what it cannot deliver: a sentence, in bounded time, to whoever should hear it.
+"""Promises of the producer about what it cannot deliver: a sentence, in bounded time, where it should be heard.
 
 That it neither loses nor doubles nor reorders is in test_faults.py.
 """
@@ -104,7 +104,7 @@ def test_when_memory_is_full_sending_waits_and_then_says_so() -> None:
         assert all(each.exception(30) is None for each in sent)
 
 
-def test_whoever_closes_it_and_however_every_record_has_an_outcome() -> None:
+def test_every_record_has_an_outcome_however_the_producer_is_closed() -> None:
     with FaultyProxy() as proxy, behind(proxy):
         producer = Producer(proxy.address, linger_ms=0)
         producer.partitions_for(TOPIC)
@@ -119,7 +119,7 @@ def test_whoever_closes_it_and_however_every_record_has_an_outcome() -> None:
                 done.set()  # it may not wait in a callback, and says so; but it is closed
 
         waiting: list[Sent] = []
-        proxy.stall()  # who adds a callback to a record that is done calls it himself
+        proxy.stall()  # a callback added to a record that is done is called by this thread
         producer.send(TOPIC, b"before", partition=0).add_done_callback(close)
         proxy.flow()
         assert done.wait(30)
@@ -141,7 +141,7 @@ def test_a_topic_that_is_deleted_fails_its_records_in_time() -> None:
         assert failure.code in (Code.UNKNOWN_TOPIC_OR_PARTITION, Code.REQUEST_TIMED_OUT)
 
 
-def test_a_failure_nobody_looked_at_is_raised_when_the_producer_is_closed(tmp_path: Path) -> None:
+def test_a_failure_that_was_not_looked_at_is_raised_when_the_producer_is_closed(tmp_path: Path) -> None:
     broker = Broker(data=tmp_path).start()
     producer = Producer(broker.bootstrap, delivery_timeout_ms=2000, retry_backoff_ms=5)
     producer.send("t", b"before").result(10)
@@ -151,7 +151,7 @@ def test_a_failure_nobody_looked_at_is_raised_when_the_producer_is_closed(tmp_pa
         producer.close()
 
 
-def test_a_failure_somebody_looked_at_is_not_raised_again(tmp_path: Path) -> None:
+def test_a_failure_that_was_looked_at_is_not_raised_again(tmp_path: Path) -> None:
     broker = Broker(data=tmp_path).start()
     with Producer(broker.bootstrap, delivery_timeout_ms=2000, retry_backoff_ms=5) as producer:
         producer.send("t", b"before").result(10)

@@ -1,4 +1,4 @@
-"""Promises of the producer to those who write programs with it: settings, serializers, futures, threads, asyncio."""
+"""Promises of the producer to programs that use it: settings, serializers, futures, threads, asyncio."""
 
 import asyncio
 import json
@@ -150,7 +150,9 @@ def test_a_callback_may_send_but_not_wait(bootstrap: str, new_topic: NewTopic) -
             over.set()
 
         producer.partitions_for(topic)
-        with held_up(producer):  # who adds a callback to a record that is done calls it himself, and may wait
+        with held_up(
+            producer
+        ):  # a callback added to a record that is done is called by this thread, and may wait
             producer.send(topic, b"first").add_done_callback(follow)
         assert over.wait(10)
         assert followed[0].result(10).offset == 1
@@ -244,7 +246,7 @@ def test_an_async_producer_lets_others_run_while_it_waits_for_room(
     assert asyncio.run(main()) > 10
 
 
-def test_a_producer_that_nobody_closes_delivers_when_the_program_ends(
+def test_a_producer_that_is_not_closed_delivers_when_the_program_ends(
     bootstrap: str, new_topic: NewTopic
 ) -> None:
     topic = new_topic()
@@ -346,7 +348,7 @@ def test_a_future_is_itself_and_tells_where_it_is(bootstrap: str, new_topic: New
 
 
 def claimed(producer: Producer, topic: str) -> tuple[list[Any], Any]:
-    """As if a send to the topic's only partition were interrupted: its batch is in nobody else's reach."""
+    """As if a send to the topic's only partition were interrupted: no other thread can reach its batch."""
     claim = producer._accumulator.topics[topic].partitions[0].claim
     return claim, claim.pop()
 
@@ -395,7 +397,7 @@ def test_half_a_record_is_none(bootstrap: str, new_topic: NewTopic) -> None:
     assert (record.key, record.value) == (b"k", b"whole")
 
 
-def test_who_waits_for_room_is_told_when_the_producer_is_closed(new_topic: NewTopic) -> None:
+def test_a_send_that_waits_for_room_is_told_when_the_producer_is_closed(new_topic: NewTopic) -> None:
     with Broker() as broker:
         producer = Producer(bootstrap_servers=broker.bootstrap, buffer_memory=100_000, batch_size=50_000)
         producer.send("t", b"x").result(10)
