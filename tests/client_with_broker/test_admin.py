@@ -1,4 +1,4 @@
-"""Promises of client/admin.py, kept with our broker and with Apache Kafka alike."""
+"""Promises of client/admin/admin.py, kept with our broker and with Apache Kafka alike."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Promises of client/columns.py: what comes as columns is what comes as records."""
+"""Promises of client/columns/columns.py: what comes as columns is what comes as records."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Promises of client/columns.py: a table is sent as its rows would be."""
+"""Promises of client/columns/columns.py: a table is sent as its rows would be."""
 
 from collections import Counter, defaultdict
 from datetime import UTC, datetime

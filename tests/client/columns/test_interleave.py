@@ -1,4 +1,4 @@
-"""Promises of client/weaving.py: pieces of any length, from any arrays, lie one behind the other, row by row."""
+"""Promises of client/columns/interleave.py: pieces of any length, from any arrays, lie row by row, in order."""
 
 from itertools import pairwise
 

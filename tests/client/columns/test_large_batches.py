@@ -1,4 +1,4 @@
-"""Promises of client/large_batches.py: numpy's way and the plain way give the same records."""
+"""Promises of client/columns/large_batches.py: numpy's way and the plain way give the same records."""
 
 import pytest
 from hypothesis import given, settings

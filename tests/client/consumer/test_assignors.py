@@ -1,4 +1,4 @@
-"""Promises of client/assignors.py: the textbook's shares, and what holds for any members and topics."""
+"""Promises of client/consumer/assignors.py: the textbook's shares, and what holds for any members and topics."""
 
 import random
 from itertools import combinations, product

@@ -1,4 +1,4 @@
-"""Promises of client/async_consumer.py: the same records, awaited."""
+"""Promises of client/consumer/async_consumer.py: the same records, awaited."""
 
 import asyncio
 import threading

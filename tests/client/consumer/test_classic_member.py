@@ -1,4 +1,4 @@
-"""Promises of client/group_member.py: a member of a group, without a broker, by what it sends and what it is told."""
+"""Promises of client/consumer/classic_member.py: a member without a broker, by what it sends and is told."""
 
 import pytest
 

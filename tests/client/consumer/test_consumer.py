@@ -1,4 +1,4 @@
-"""Promises of client/consumer.py, kept with our broker and with Apache Kafka alike."""
+"""Promises of client/consumer/consumer.py, kept with our broker and with Apache Kafka alike."""
 
 import threading
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Promises of client/consumer_group_member.py: a member of a KIP-848 group by what it says and what it is told."""
+"""Promises of client/consumer/consumer_member.py: a member of a KIP-848 group by what it says and what it is told."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""Promises of client/fetches.py: what is asked for, and in which order it is given, without a broker."""
+"""Promises of client/consumer/fetches.py: what is asked for, and in which order it is given, without a broker."""
 
 import random
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Promises of client/fetches.py where leaders change: a log that was cut and written anew is noticed (KIP-320)."""
+"""Promises of client/consumer/fetches.py where leaders change: a cut and rewritten log is noticed (KIP-320)."""
 
 import random
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Promises of client/partition_reader.py, kept with our broker and with Apache Kafka alike."""
+"""Promises of client/consumer/partition_reader.py, kept with our broker and with Apache Kafka alike."""
 
 import logging
 from collections.abc import Callable

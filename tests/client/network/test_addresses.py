@@ -1,4 +1,4 @@
-"""Promises of client/metadata.py about what is an address, and of Admin about several."""
+"""Promises of client/network/metadata.py about what is an address, and of Admin about several."""
 
 import pytest
 

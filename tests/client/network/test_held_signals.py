@@ -1,4 +1,4 @@
-"""Promises of client/held_signals.py: what comes meanwhile is handled afterwards, once, by whom it was meant for."""
+"""Promises of client/network/held_signals.py: what comes meanwhile is handled afterwards, once, by its own handler."""
 
 import os
 import signal

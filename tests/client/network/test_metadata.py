@@ -1,4 +1,4 @@
-"""Promises of client/metadata.py: what a client knows of leaders never goes back."""
+"""Promises of client/network/metadata.py: what a client knows of leaders never goes back."""
 
 from uuid import UUID
 

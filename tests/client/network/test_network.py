@@ -1,4 +1,4 @@
-"""Promises of client/network.py, channel.py and metadata.py: requests are answered or refused, once and in time."""
+"""Promises of client/network: network, channel and metadata: requests are answered or refused, once and in time."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""Promises of client/poller.py, by epoll and by whatever else a system has."""
+"""Promises of client/network/poller.py, by epoll and by whatever else a system has."""
 
 import socket
 import threading

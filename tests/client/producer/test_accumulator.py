@@ -1,4 +1,4 @@
-"""Promises of client/accumulator.py: by tables, and by stories in a simulated world, each from one seed."""
+"""Promises of client/producer/accumulator.py: by tables, and by stories in a simulated world, each from one seed."""
 
 import os
 

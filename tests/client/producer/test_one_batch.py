@@ -1,4 +1,4 @@
-"""Promises of client/one_batch.py: it is the produce request that it stands for, byte for byte."""
+"""Promises of client/producer/one_batch.py: it is the produce request that it stands for, byte for byte."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Promises of client/producer.py, kept with our broker and with Apache Kafka alike."""
+"""Promises of client/producer/producer.py, kept with our broker and with Apache Kafka alike."""
 
 import threading
 from collections.abc import Callable

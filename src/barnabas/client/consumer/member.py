@@ -1,6 +1,6 @@
 """What a member of a group is to its user, whichever protocol it speaks: what it gives, takes, has lost, and why.
 
-PURE. The base of `group_member` and `consumer_group_member`; driven by `membership` and `group_session`. Always holds:
+PURE. The base of `classic_member` and `consumer_member`; driven by `membership` and `group_session`. Always holds:
 `assignment` is what the group wants the user to read, `given` is what the user reads; where they differ there is a
 handover for the user's next poll.
 """

@@ -1,4 +1,4 @@
-"""Owns a consumer's place in its group: drives the machine of `group_member` over the network.
+"""Owns a consumer's place in its group: drives a `member` of either protocol over the network.
 
 Called in the network's thread, except where it says "any thread". `lock` is held whenever the member is touched, and is
 notified when there is something for the user: a handover, or a failure. Joins, syncs and heartbeats have a lane of
