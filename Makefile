@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q install -c constraints.txt
 # As pip does with what it copies: half of a start would be spent on compiling otherwise.
 COMPILE := $(BIN)/python -m compileall -q src
+# A module that has moved leaves its compiled twin behind, and Python would go on importing that.
+FORGET := find src -name '*.so' -delete
 # What is compiled must be installed again when it changes: Python would go on with what it was before.
 COMPILED := setup.py $(shell grep -oE 'src/[a-z_/]+\.py' setup.py)
 ARGS ?=
@@ -88,17 +90,17 @@ $(BIN)/python:
 
 $(VENV)/.core: pyproject.toml constraints.txt $(COMPILED) | $(BIN)/python
 	@echo "Installing Barnabas into $(VENV), half a minute ..."
-	@$(PIP) -e . && $(COMPILE)
+	@$(FORGET) && $(PIP) -e . && $(COMPILE)
 	@touch $@
 
 $(VENV)/.spark: pyproject.toml constraints.txt $(COMPILED) | $(BIN)/python
 	@echo "Installing Barnabas with PySpark into $(VENV) ..."
-	@$(PIP) -e '.[spark]' && $(COMPILE)
+	@$(FORGET) && $(PIP) -e '.[spark]' && $(COMPILE)
 	@touch $@ $(VENV)/.core
 
 $(VENV)/.all: pyproject.toml constraints.txt $(COMPILED) | $(BIN)/python
 	@echo "Installing Barnabas with its tests and benchmarks into $(VENV) ..."
-	@$(PIP) -e '.[bench]' && $(COMPILE)
+	@$(FORGET) && $(PIP) -e '.[bench]' && $(COMPILE)
 	@touch $@ $(VENV)/.core $(VENV)/.spark
 
 .PRECIOUS: .cache/pyspark-%/.all
