@@ -67,7 +67,8 @@ class Setting:
                 items = tuple(item.strip() for item in text.split(",") if item.strip())
                 # A set may be empty: a topic whose records are neither deleted nor compacted.
                 is_set = isinstance(self.default, frozenset)
-                if self.among and (not (items or is_set) or not set(items) <= set(self.among)):
+                has_gaps = bool(text.strip()) and len(items) < text.count(",") + 1
+                if self.among and (has_gaps or not (items or is_set) or not set(items) <= set(self.among)):
                     amount = "any or none" if is_set else "one or more"
                     raise self._refuse(text, f"{amount} of {', '.join(self.among)}")
                 return frozenset(items) if is_set else items

@@ -232,7 +232,14 @@ def test_settings_tell_where_they_come_from(connection: RawConnection, topic: st
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("no.such.setting", "1"), ("retention.ms", "soon"), ("cleanup.policy", "burn"), ("segment.bytes", "-4")],
+    [
+        ("no.such.setting", "1"),
+        ("retention.ms", "soon"),
+        ("cleanup.policy", "burn"),
+        ("cleanup.policy", ","),
+        ("cleanup.policy", "delete,"),
+        ("segment.bytes", "-4"),
+    ],
 )
 def test_settings_that_make_no_sense_are_refused_with_a_sentence(
     connection: RawConnection, topic: str, name: str, value: str

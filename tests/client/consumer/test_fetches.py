@@ -298,21 +298,41 @@ def test_a_partition_without_a_leader_waits() -> None:
     assert reading(ZERO).plan(0.0, lambda partition: None) == []
 
 
-def test_what_no_other_try_can_help_is_told_once() -> None:
+def test_what_no_other_try_can_help_is_told_until_a_seek_answers_it() -> None:
     fetches = reading(ZERO)
     (plan,) = fetches.plan(0.0, leader_of)
     fetches.take(plan, answer(ZERO, code=Code.TOPIC_AUTHORIZATION_FAILED), 0.0)
     assert [each.code for each in fetches.failures] == [Code.TOPIC_AUTHORIZATION_FAILED]
     assert fetches.plan(1000.0, leader_of) == []
+    assert fetches.standing_failure is fetches.failures.popleft()
+    fetches.seek(ZERO, 0)
+    assert fetches.standing_failure is None
 
 
-def test_a_batch_of_an_impossible_size_is_told() -> None:
+@pytest.mark.parametrize("claimed", [0, 5, -1, 0x7FFFFFFF])
+def test_a_batch_of_an_impossible_size_is_told_behind_what_is_whole(claimed: int) -> None:
     fetches = reading(ZERO)
     (plan,) = fetches.plan(0.0, leader_of)
-    data = bytearray(batch(0))
-    data[8:12] = b"\x00\x00\x00\x05"
-    fetches.take(plan, answer(ZERO, bytes(data)), 0.0)
-    assert [each.code for each in fetches.failures] == [Code.CORRUPT_MESSAGE]
+    damaged = bytearray(batch(10))
+    damaged[8:12] = claimed.to_bytes(4, "big", signed=True)
+    fetches.take(plan, answer(ZERO, batch(0) + damaged), 0.0)
+    assert give(fetches) == (ZERO, 0, 10)
+    assert fetches.standing_failure is None, "it was not come to yet"
+    (plan,) = fetches.plan(0.0, leader_of)
+    assert asked([plan]) == {ZERO: 10}
+    fetches.take(plan, answer(ZERO, bytes(damaged)), 0.0)
+    (why,) = fetches.failures
+    assert why.code is Code.CORRUPT_MESSAGE
+    assert "t-0" in why.message
+    assert "offset 10" in why.message
+    (plan,) = fetches.plan(BACKOFF, leader_of)
+    fetches.take(plan, answer(ZERO, bytes(damaged)), BACKOFF)
+    assert len(fetches.failures) == 1, "one at a time"
+    (plan,) = fetches.plan(2 * BACKOFF, leader_of)
+    fetches.take(plan, answer(ZERO, batch(10)), 2 * BACKOFF)
+    assert not fetches.failures, "it was mended meanwhile"
+    assert fetches.standing_failure is None
+    assert give(fetches) == (ZERO, 10, 20)
 
 
 def test_only_what_is_assigned_can_be_sought_or_paused() -> None:

@@ -299,6 +299,7 @@ class Consumer(Unique):
                         return Offset(found)
                     if self._fetches.failures:
                         raise self._fetches.failures.popleft()
+                    self._raise_what_stands()
                     left = deadline - time.monotonic()
                     if left <= 0:
                         raise TimedOut(f"The position in {TopicPartition(*partition)} is not known in time.")
@@ -439,6 +440,7 @@ class Consumer(Unique):
                             continue
                         left = deadline - time.monotonic()
                         if left <= 0:
+                            self._raise_what_stands()
                             return False
                         self._lock.wait(min(left, _LONGEST_WAIT_S))
             finally:
@@ -454,6 +456,12 @@ class Consumer(Unique):
             raise self._fetches.failures.popleft()
         if not self._fetches.partitions and self._session.subscription is None:
             raise BarnabasError("Nothing is assigned to this consumer: call assign first, or subscribe.")
+
+    def _raise_what_stands(self) -> None:
+        """A poll that would give nothing tells why, each time: a loop that only logs errors hears of it again."""
+        failure = self._fetches.standing_failure
+        if failure is not None:
+            raise failure
 
     @contextmanager
     def _in_use(self) -> Iterator[None]:

@@ -207,9 +207,7 @@ class Fetches:
 
     def _forget(self, reading: Reading) -> None:
         reading.version += 1
-        if reading.failure is not None:
-            self.failures = deque(each for each in self.failures if each is not reading.failure)
-            reading.failure = None
+        self._take_back(reading)
         reading.is_asked = False
         reading.retry_at = 0.0
         for chunk in reading.chunks:
@@ -292,16 +290,33 @@ class Fetches:
     def _need_seek(self, reading: Reading, why: Refused) -> None:
         """Only the user knows where to go on; a seek answers it."""
         reading.position = reading.want = None
-        reading.failure = why
-        self.failures.append(why)
+        self._tell(reading, why)
 
     def _fail(self, reading: Reading, why: Refused, now: float) -> None:
-        """Try again after a while; what no other try can help is for the user to hear, once."""
+        """Try again after a while; what no other try can help is for the user to hear."""
         if why.code in RETRIABLE and why.code is not Code.CORRUPT_MESSAGE:
             reading.retry_at = now + self._backoff
         else:
             reading.retry_at = NEVER
+            self._tell(reading, why)
+
+    def _tell(self, reading: Reading, why: Refused) -> None:
+        """The user hears of it at once, and again whenever there is nothing else to give, until a seek answers it."""
+        if reading.failure is None:
+            reading.failure = why
             self.failures.append(why)
+
+    def _take_back(self, reading: Reading) -> None:
+        """The partition can be read again."""
+        if reading.failure is not None:
+            self.failures = deque(each for each in self.failures if each is not reading.failure)
+            reading.failure = None
+
+    @property
+    def standing_failure(self) -> Refused | None:
+        """What keeps a partition from being read for now; None where all can be."""
+        found = (each.failure for each in self._readings.values() if each.failure is not None)
+        return next(found, None)
 
     def retry_at(self, now: float) -> float:
         """When something that failed is due to be tried again."""
@@ -423,13 +438,18 @@ class Fetches:
         if records is None or len(records) == 0:
             return
         assert isinstance(records, memoryview)
-        try:
-            size, end, epochs = whole_batches(records)
-        except Refused as why:
-            self._fail(reading, why, now)
+        size, end, epochs = whole_batches(records)
+        if not size:
+            # A broker sends its first batch whole: this one is damaged. A good answer later takes the failure back.
+            text = f"Partition {reading.partition}: no whole batch begins at offset {reading.fetch_offset}, its log is"
+            self._tell(
+                reading, Refused(Code.CORRUPT_MESSAGE, f"{text} damaged there. A seek past it goes on.")
+            )
+            reading.retry_at = now + self._backoff
             return
         if end <= reading.fetch_offset:
             return
+        self._take_back(reading)
         aborted = tuple(row.aborted_transactions or ()) if self._read_committed else ()
         reading.chunks.append(Chunk(reading, records[:size], reading.fetch_offset, end, aborted))
         reading.note(epochs)

@@ -11,7 +11,7 @@ from struct import Struct
 from typing import NamedTuple
 from uuid import UUID
 
-from barnabas.errors import Code, Refused
+from barnabas.errors import Refused
 from barnabas.types import BrokerId, Millis, Offset, TopicPartition
 from barnabas.wire.batch import HEADER_SIZE, LAST_OFFSET_DELTA_AT, LOG_OVERHEAD
 from barnabas.wire.messages.fetch import AbortedTransaction
@@ -201,16 +201,14 @@ class Truncation(NamedTuple):
 
 def whole_batches(records: memoryview) -> tuple[int, int, list[tuple[int, int]]]:
     """Of fetched bytes: how many the whole batches are, the offset behind the last of them (-1 where there is none),
-    and where their epochs begin."""
+    and where their epochs begin. They end where the answer is cut off, or at a length that cannot be."""
     at, end, newest = 0, -1, NO_EPOCH
     epochs: list[tuple[int, int]] = []
     last = len(records) - HEADER_SIZE
     while at <= last:
         base, length, epoch = _START.unpack_from(records, at)
-        if length < HEADER_SIZE - LOG_OVERHEAD:
-            raise Refused(Code.CORRUPT_MESSAGE, f"The batch at offset {base} claims {length} bytes.")
         following = at + length + LOG_OVERHEAD
-        if following > len(records):
+        if length < HEADER_SIZE - LOG_OVERHEAD or following > len(records):
             break
         if epoch > newest:
             newest = epoch
