@@ -119,15 +119,16 @@ class Story:
         if self.log.end == self.log.start:
             return
         target = Offset(self.random.randint(max(self.log.start + 1, self.log.end - 20), self.log.end))
-        # The checkpoint falls before the log does, as the broker has it.
-        self.checkpoint = min(self.checkpoint[0], target), self.checkpoint[1]
         self.flushed = min(self.flushed, self.log.start)
         self.earlier = self.history
         self.history = [data for data in self.history if read_header(data).next_offset <= target]
+        # The checkpoint falls before the log does, and as far: a batch that reaches over the target goes, too.
+        dropped = self.earlier[len(self.history) :]
+        end = read_header(dropped[0]).base_offset if dropped else target
+        self.checkpoint = min(self.checkpoint[0], Offset(end)), self.checkpoint[1]
         self.log.truncate_to(target)
         self.earlier = []
-        # And once more before anything is appended: a batch that reached over the target is gone, too.
-        self.checkpoint = min(self.checkpoint[0], self.log.recovery_point), self.checkpoint[1]
+        assert self.checkpoint[0] <= self.log.recovery_point
         if self.log.start == self.log.end:
             self.start = self.log.start
         for producer in range(3):
@@ -229,8 +230,7 @@ def test_what_was_lost_does_not_come_back_under_what_was_written_instead() -> No
     for number, story in enumerate(_lives(seed=6, steps=40)):
         disk = story.disk.crash(Survival.PREFIX, seed=number)
         log = story.reopen(disk)
-        # As the data directories do before anything is appended.
-        story.checkpoint = min(story.checkpoint[0], log.recovery_point), story.checkpoint[1]
+        assert log.recovery_point >= story.checkpoint[0]
         written = stored_batches(log)
         for _ in range(6):
             made = batch(b"after the first crash", timestamp=story.now)

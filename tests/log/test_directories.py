@@ -739,8 +739,8 @@ def test_what_is_no_file_of_ours_in_a_deleted_partition_is_left_there() -> None:
     assert again.logs == {}
 
 
-def test_a_recovery_point_above_the_end_of_its_log_is_written_down_before_anything_is_appended() -> None:
-    """Below it what cannot be read counts as damage and stays: a torn tail must not pass for that."""
+def test_a_recovery_point_above_the_end_of_its_log_stays_and_the_log_goes_on_there() -> None:
+    """What is appended behind it is not flushed yet: torn, it goes, and the recovery point still stands."""
     disk = SimulatedDisk()
     directories = open_all(disk)
     log = directories.create(tp(0), CONFIG, TOPIC)
@@ -755,11 +755,12 @@ def test_a_recovery_point_above_the_end_of_its_log_is_written_down_before_anythi
     crashed = disk.crash()
     crashed.open(path).truncate(size // 5 * 3)
     lost = open_all(crashed)
-    assert lost.logs[tp(0)].end == 3
-    assert b"t 0 3\n" in read_whole(crashed, "/a/recovery-point-offset-checkpoint")
-    append(lost.logs[tp(0)], b"instead")
+    assert lost.logs[tp(0)].end == 5
+    assert b"t 0 5\n" in read_whole(crashed, "/a/recovery-point-offset-checkpoint")
+    append(lost.logs[tp(0)], b"behind")
+    active = lost.logs[tp(0)].segments[-1].path
     torn = crashed.crash(Survival.EVERYTHING)
-    torn.open(path).truncate(size // 5 * 3 + 50)
+    torn.open(active).truncate(50)
     again = open_all(torn)
     assert values(again.logs[tp(0)]) == [b"0", b"1", b"2"]
-    assert again.logs[tp(0)].end == 3
+    assert again.logs[tp(0)].end == 5

@@ -14,7 +14,7 @@ from barnabas.log.log import Log
 from barnabas.log.segment import name_of
 from barnabas.testing.disk import SimulatedDisk
 from barnabas.types import LeaderEpoch, Millis, Offset
-from barnabas.wire.batch import Record, encode_batch
+from barnabas.wire.batch import Record, encode_batch, read_header
 from tests.log.batches import (
     NOW,
     SMALL,
@@ -153,6 +153,7 @@ def test_a_clean_stop_is_not_believed_against_all_appearances() -> None:
 def test_without_snapshots_the_producers_are_read_from_the_batches() -> None:
     disk = SimulatedDisk()
     _filled(disk)
+    _keep_folder(disk)
     for name in disk.list(FOLDER):
         if name.endswith(".snapshot"):
             disk.remove(f"{FOLDER}/{name}")
@@ -341,7 +342,94 @@ def test_an_index_that_was_emptied_is_made_again(ending: str) -> None:
     assert {path: read_whole(disk, path) for path in whole} == whole
 
 
-def test_a_last_segment_that_lost_its_end_after_a_clean_stop_is_cut() -> None:
+def _stored_up_to(log: Log, end: int) -> list[bytes]:
+    """The batches of a log that can be read one after the other from its start to this offset."""
+    found, offset = [], log.start
+    while offset < end and (piece := log.read(offset, 1, log.end)) is not None:
+        data = bytes(piece.read())
+        if read_header(data).base_offset >= end:
+            break
+        found.append(data)
+        offset = read_header(data).next_offset
+    return found
+
+
+def _keep_folder(disk: SimulatedDisk) -> None:
+    """Let the folder itself outlive a power cut, as the data directories do."""
+    disk.sync_dir("data")
+    disk.sync_dir("")
+
+
+def _lose(disk: SimulatedDisk, log: Log, loss: str) -> tuple[int, int]:
+    """Take the end of the last segment away; the first offset that is gone, and the size of the file then."""
+    last = log.segments[-1]
+    places = list(last.headers())
+    path = f"{FOLDER}/{name_of(last.base, '.log')}"
+    number = {"all": 0, "some": len(places) // 2, "zeroed": len(places) // 2}.get(loss, len(places) - 1)
+    position, header = places[number]
+    match loss:
+        case "torn":
+            disk.open(path).truncate(last.size - 30)
+        case "zeroed":
+            _overwrite(disk, name_of(last.base, ".log"), position, bytes(last.size - position))
+        case "header":
+            _overwrite(disk, name_of(last.base, ".log"), position + 8, b"\x7f\xff\xff\xff")
+        case "file":
+            disk.remove(path)
+            return last.base, -1
+        case _:
+            disk.open(path).truncate(position)
+    return header.base_offset, len(read_whole(disk, path))
+
+
+@pytest.mark.parametrize("clean", [False, True])
+@pytest.mark.parametrize("loss", ["torn", "last", "some", "all", "file", "zeroed", "header"])
+def test_a_log_that_lost_flushed_records_goes_on_at_the_recovery_point(
+    loss: str, clean: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After a clean stop as after a crash: offsets that were flushed are never given to other records."""
+    disk = SimulatedDisk()
+    log = _filled(disk)
+    before = stored_batches(log)
+    _keep_folder(disk)
+    first, size = _lose(disk, log, loss)
+    path = log.segments[-1].path
+    with caplog.at_level(logging.ERROR, "barnabas.log"):
+        log = _open(disk, clean=clean, point=60)
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert f"records from offset {first} to 59 " in line
+    if loss in ("last", "some", "all", "file"):
+        assert line.endswith("of topic-7 are gone: the file is shorter than what was flushed")
+    assert size < 0 or len(read_whole(disk, path)) == size, "nothing is cut"
+    assert (log.end, log.recovery_point, log.segments[-1].base) == (60, 60, 60)
+    assert _stored_up_to(log, first) == before[:first]
+    assert append(log, b"on", epoch=2) == 60
+    log.flush()
+    for number, disk_then in enumerate([disk.crash(), disk.crash(), disk]):
+        again = _open(disk_then, clean=number == 1, point=60 + number // 2)
+        assert again.end == 61
+        assert _stored_up_to(again, first) == before[:first]
+        piece = again.read(Offset(60), 1, again.end)
+        assert piece is not None
+        assert read_header(bytes(piece.read())).base_offset == 60
+
+
+@pytest.mark.parametrize("clean", [False, True])
+@pytest.mark.parametrize("start", [0, 20, 60, 70])
+def test_a_log_whose_files_are_all_gone_goes_on_at_the_recovery_point(start: int, clean: bool) -> None:
+    disk = SimulatedDisk()
+    _filled(disk)
+    _keep_folder(disk)
+    for name in disk.list(FOLDER):
+        disk.remove(f"{FOLDER}/{name}")
+    log = _open(disk, clean=clean, point=60, start=start)
+    assert log.end == log.start == max(start, 60)
+    assert append(log, b"on") == max(start, 60)
+    log.flush()
+    assert _open(disk.crash(), point=60, start=start).end == max(start, 60) + 1
+
+
+def test_a_last_segment_that_lost_its_end_is_cut_where_no_recovery_point_is_known() -> None:
     disk = SimulatedDisk()
     log = _filled(disk)
     before = stored_batches(log)

@@ -363,11 +363,6 @@ class Directories:
                     self._twins.append(found)
                 else:
                     self._use(found)
-            reached = {tp: self.logs[tp].recovery_point for tp in self._in(directory)}
-            if any(at < points.get(tp, Offset(0)) for tp, at in reached.items()):
-                # Before anything is appended: what is written there next does not last yet.
-                with self._working(directory):
-                    directory.write_checkpoint(RECOVERY_POINTS, reached)
 
     @contextmanager
     def _opening(self, directory: DataDirectory) -> Iterator[None]:

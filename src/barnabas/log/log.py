@@ -20,7 +20,7 @@ from barnabas.log.epochs import EpochStart, LeaderEpochs
 from barnabas.log.flush import Flush
 from barnabas.log.index_notes import IndexNote, IndexNotes
 from barnabas.log.producers import ProducerStates, read_marker
-from barnabas.log.recovery import load_epochs, recover_segments
+from barnabas.log.recovery import load_epochs, recover_segments, tell_gone
 from barnabas.log.replicated import replicated
 from barnabas.log.retention import Removed, reason_to_remove, report
 from barnabas.log.rolling import is_stale, must_roll
@@ -120,20 +120,25 @@ class Log:
         """Open a partition's folder, or make it; raises OSError.
 
         Unless it was closed (`clean`), what lies above the recovery point is checked and a torn end is cut.
+        The log never ends below the recovery point, whatever its files have lost.
         """
         disk.make_dir(directory)
         epochs = load_epochs(disk, directory)
         lasting_epochs = list(epochs.entries)
-        point = None if clean else recovery_point
         notes = IndexNotes(disk, directory)
-        segments = recover_segments(disk, directory, epochs, now, config.index_interval_bytes, point, notes)
+        interval = config.index_interval_bytes
+        segments = recover_segments(
+            disk, directory, epochs, now, interval, recovery_point, notes, clean=clean
+        )
         is_new = not segments
         if is_new:
-            segments = [Segment.create(disk, directory, start_offset, now)]
+            if start_offset < recovery_point:
+                tell_gone(os.path.basename(directory), start_offset, recovery_point)
+            segments = [Segment.create(disk, directory, max(start_offset, recovery_point), now)]
         log = cls(disk, directory, config, segments, epochs, notes)
         log._lasting_epochs = lasting_epochs
         log._lasting_changes = int(clean and not is_new)
-        log.recovery_point = log.end if clean else min(recovery_point, log.end)
+        log.recovery_point = log.end if clean else recovery_point
         if start_offset > log.end:
             log.start_over_at(start_offset)
             return log
@@ -411,7 +416,8 @@ class Log:
     def truncate_to(self, offset: Offset) -> None:
         """Drop the batches that reach `offset` or more: `end` is then the end of the last one that is left.
 
-        Checkpoint the recovery point before anything is appended again: it may have fallen.
+        Before the call, write down a recovery point that is not above the beginning of the batch with `offset`: a log
+        that is opened again never ends below the one that was written down.
         """
         if offset >= self.end:
             return

@@ -7,8 +7,9 @@ that is behind it goes. Of the segment that holds the recovery point only what f
 
 What lies below the recovery point was on the disk, and is never cut: a record that has been damaged there is left for
 its readers to find, and a damaged header costs its batch. The search for the next whole batch leads past it, and the
-index leads readers there. Where none follows, the segment ends at the recovery point and takes no more. Readers that
-come to the damage, a follower of the log among them, find it themselves, and go on by asking for an offset behind it.
+index leads readers there. Where none follows, or the files end too early, the last segment that is left ends at the
+recovery point and takes no more: a new one begins there, after a clean stop as after a crash. Readers that come to the
+damage, a follower of the log among them, find it themselves, and go on by asking for an offset behind it.
 Memory stays bounded however large a batch claims to be.
 """
 
@@ -240,20 +241,16 @@ def resume(segment: Segment, note: IndexNote) -> bool:
     return segment.end == note.end
 
 
-def rebuild(segment: Segment, interval: int, epochs: LeaderEpochs, lasting: int) -> bool:
+def rebuild(segment: Segment, interval: int, epochs: LeaderEpochs, lasting: int, floor: Offset) -> None:
     """Read what is not noted of a segment that is in doubt: make its indexes again, cut what is torn.
 
-    False where it is damaged from some place below `lasting` to its end: then nothing may be put behind that.
+    What cannot be read from some place below `floor` to the end stays: it was flushed.
     """
     for header in _note_all(segment, interval, lasting, epochs.latest if segment.size else -1):
         if header.leader_epoch > epochs.latest:
             epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
     torn = segment.file.size - segment.size
-    if torn and segment.end < lasting < _EVERYTHING:
-        _tell_damage(segment, lasting)
-        segment.size, segment.end = segment.file.size, Offset(lasting)
-        return False
-    if torn:
+    if torn and segment.end >= floor:
         _logger.warning(
             "%s: cut %d torn or corrupt bytes at byte %d of segment %d; the log goes on at offset %d",
             segment.partition,
@@ -264,7 +261,26 @@ def rebuild(segment: Segment, interval: int, epochs: LeaderEpochs, lasting: int)
         )
         segment.file.truncate(segment.size)
         segment.file.sync()
-    return True
+
+
+def _close_at(segment: Segment, floor: Offset) -> None:
+    """Let a segment that has lost its end reach the recovery point: nothing may be put behind what it has left."""
+    if segment.size < segment.file.size:
+        _tell_damage(segment, floor)
+    else:
+        tell_gone(segment.partition, segment.end, floor)
+    segment.size, segment.end = segment.file.size, floor
+    segment.seal()
+
+
+def tell_gone(partition: str, first: Offset, until: Offset) -> None:
+    """Say that flushed records are not there any more."""
+    _logger.error(
+        "records from offset %d to %d of %s are gone: the file is shorter than what was flushed",
+        first,
+        until - 1,
+        partition,
+    )
 
 
 def load_indexes(segment: Segment, until: Offset | None, note: IndexNote | None) -> bool:
@@ -297,21 +313,21 @@ def recover_segments(
     epochs: LeaderEpochs,
     now: Millis,
     interval: int,
-    recovery_point: Offset | None,
+    recovery_point: Offset,
     notes: IndexNotes,
+    *,
+    clean: bool,
 ) -> list[Segment]:
-    """The segments of a folder, oldest first; none where it is new.
+    """The segments of a folder, oldest first; none where it is new. They never end below the recovery point.
 
-    `recovery_point` is None after a clean stop: then nothing is read but the end of the last segment.
+    After a clean stop nothing is read but the end of the last segment.
     """
     segments: list[Segment] = []
     bases = tidy(disk, directory)
     if not bases:
         return segments
     # A flush syncs the indexes of sealed segments only: one that was sealed just at the recovery point is in doubt.
-    doubtful = (
-        None if recovery_point is None else max((b for b in bases if b < recovery_point), default=bases[0])
-    )
+    doubtful = None if clean else max((b for b in bases if b < recovery_point), default=bases[0])
     closed = False
     for number, base in enumerate(bases):
         # A segment begins where the one before it ends: anything else was lost in between.
@@ -333,20 +349,24 @@ def recover_segments(
             with suppress(OSError):
                 notes.add([segment.index_note()], bases)
         else:
-            point = _EVERYTHING if recovery_point is None else recovery_point
+            point = _EVERYTHING if clean else recovery_point
             note = notes.newest_below(base, Offset(point)) if base == doubtful else None
             if note is None or not resume(segment, note):
                 _begin_again(segment)
             if base == doubtful:
                 # The batches that are read again know better than a file that was not synced with them.
                 epochs.truncate_from_end(segment.end)
-            closed = not rebuild(segment, interval, epochs, point)
-            if until is not None or closed:
+            rebuild(segment, interval, epochs, point, recovery_point)
+            if until is not None:
                 segment.seal()
+        if segment.end < (recovery_point if until is None else min(until, recovery_point)):
+            _close_at(segment, recovery_point)
+            closed = True
         if until is not None:
             segment.release()
     if closed:
         segments.append(Segment.create(disk, directory, segments[-1].end, now))
+        disk.sync_dir(directory)  # after a clean stop no flush would do so
     return segments
 
 
