@@ -33,7 +33,7 @@ class Effects:
 
 
 class Sums:
-    """All names of one partition, and who waits for one to be large enough."""
+    """All names of one partition, and the requests that wait for one to be large enough."""
 
     def __init__(self, config: BrokerConfig, topics: Mapping[str, TopicFacts]) -> None:
         self.sums: dict[str, int] = {}

@@ -253,7 +253,7 @@ def test_what_a_kill_left_unflushed_is_on_the_disk_before_it_is_seen(gate: Gate,
         create(connection, "t", flush_messages="1")
         for topic in ("lazy", "t"):
             assert produce(connection, topic, batch(b"x")).base_offset == 0
-    # As a kill would leave it: nobody knows what of it is on the disk.
+    # As a kill would leave it: what of it is on the disk is not known.
     (tmp_path / ".kafka_cleanshutdown").unlink()
     (tmp_path / "recovery-point-offset-checkpoint").unlink()
     while not gate.begun.empty():

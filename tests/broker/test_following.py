@@ -53,7 +53,7 @@ CHANGES: dict[str, tuple[Change, list[str]]] = {
 
 
 def followed(count: int, change: Change) -> tuple[list[str], int]:
-    """The topics that were looked at for a change among so many topics, and the calls of functions that it took."""
+    """The topics looked at for one change in a cluster of this size, and the calls of functions that it took."""
     calls = 0
 
     def count_calls(frame: object, event: str, argument: object) -> None:

@@ -56,7 +56,7 @@ def _open(disk: SimulatedDisk, point: int) -> Log:
 
 
 def _readable(log: Log, offset: int) -> bytes | None:
-    """The batch that a reader gets who asks for an offset, if it is told of one that holds it."""
+    """The batch that answers a read of an offset, if one that holds it is found."""
     try:
         piece = log.read(Offset(offset), 1, log.end)
         data = piece.read() if piece else b""

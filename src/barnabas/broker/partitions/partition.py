@@ -4,6 +4,7 @@
 watermark never falls, and nothing at or above it is ever served, acknowledged or taken for committed.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Protocol
 
@@ -20,7 +21,7 @@ class Watcher(Protocol):
     def wake(self, partition: "Partition") -> None: ...
 
 
-class Partition:
+class Partition(ABC):
     """Mutable: a partition in either role."""
 
     __slots__ = ("_want_flush", "_watchers", "epoch", "high_watermark", "log", "tp")
@@ -63,9 +64,9 @@ class Partition:
         log = self.log
         return log.end - log.recovery_point >= log.config.flush_messages
 
+    @abstractmethod
     def _advance(self) -> None:
         """Move the high watermark as far as it may go."""
-        raise NotImplementedError
 
     def _advance_to(self, end: Offset) -> None:
         """Move the high watermark up to `end`, which the partition has.

@@ -2,7 +2,8 @@
 
 Saves the decoder, the codec and a look-up, for every client that speaks Fetch 5 or newer. It counts most for a reader
 that waits at the end: after a millisecond of silence the caches are cold and every step takes thrice the time it takes
-under load, so a record is with its reader after 99 us instead of 111.
+under load. The template alone, measured before the rest was there, brought a record to its reader after 99 us instead
+of 111.
 
 Always holds: the answer is what the general way would give, byte for byte; a refusal is left to that way.
 """
@@ -68,9 +69,8 @@ class RepeatedFetches:
         offset_at = _place_of_offset(frame, header, request)
         if offset_at is None:
             return None
-        return RepeatedFetch(
-            self._broker, route, header, _copy(request), template, frame, offset_at, patience
-        )
+        # A copy to change: the general way may still have the first request parked.
+        return RepeatedFetch(self._broker, route, deepcopy(request), template, frame, offset_at, patience)
 
 
 class RepeatedFetch:
@@ -80,7 +80,6 @@ class RepeatedFetch:
         "_before",
         "_behind",
         "_broker",
-        "_header",
         "_index",
         "_knows_zstd",
         "_offset_at",
@@ -96,7 +95,6 @@ class RepeatedFetch:
         self,
         broker: "Broker",
         route: "Route",
-        header: RequestHeader,
         request: FetchRequest,
         template: FetchTemplate,
         frame: memoryview,
@@ -106,7 +104,6 @@ class RepeatedFetch:
         self.patience = patience
         self._broker = broker
         self._route = route
-        self._header = header
         self._request = request
         self._topic = request.topics[0].topic
         self._wanted = request.topics[0].partitions[0]
@@ -119,7 +116,10 @@ class RepeatedFetch:
 
     def answer(self, frame: memoryview, peer: "Connection") -> "list[Chunk] | Later | None":
         at = self._offset_at
-        if frame[_BODY_AT:at].tobytes() != self._before or frame[at + 8 :].tobytes() != self._behind:
+        if (
+            frame[_BODY_AT:at].tobytes() != self._before
+            or frame[at + _OFFSET.size :].tobytes() != self._behind
+        ):
             return None
         started = perf_counter()
         self.patience = _PATIENCE
@@ -184,11 +184,6 @@ class WaitingFetch(ParkedFetch):
                 records,
             )
         )
-
-
-def _copy(request: FetchRequest) -> FetchRequest:
-    """The request with a partition of its own to change: the general way may still have the first one parked."""
-    return deepcopy(request)
 
 
 def _place_of_offset(frame: memoryview, header: RequestHeader, request: FetchRequest) -> int | None:
