@@ -228,3 +228,14 @@ def test_numbers_wrap_round() -> None:
     assert (last.correlation_id, first.correlation_id) == (0x7FFFFFFF, 0)
     data = answer_to(last, FindCoordinatorResponse()) + answer_to(first, FindCoordinatorResponse())
     assert [call for call, _ in hear(conversation, data)] == [last, first]
+
+
+@pytest.mark.parametrize(("between_brokers", "version"), [(True, "highest"), (False, "offered")])
+def test_brokers_speak_newer_versions_with_each_other_than_clients_are_offered(
+    between_brokers: bool, version: str
+) -> None:
+    conversation: Conversation[Call] = Conversation("broker 2", "me", between_brokers=between_brokers)
+    conversation.spoken = {each.api_key: (each.min_version, each.max_version) for each in ALL}
+    for key, api in APIS.items():
+        if getattr(api, version) >= api.lowest:
+            assert conversation.version_of(ApiKey(key)) == getattr(api, version)

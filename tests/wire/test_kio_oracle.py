@@ -16,11 +16,16 @@ from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 from tests.wire.arbitrary import EVERY_MESSAGE, Narrow, full, messages, name_of
 
+from barnabas.wire.apis import ApiKey
 from barnabas.wire.codec import decode, encode
 from barnabas.wire.frames import encode_request, encode_response, read_request_header
 from barnabas.wire.schema import fields_of
 
-every_message = pytest.mark.parametrize(("cls", "version"), EVERY_MESSAGE, ids=name_of)
+# Kafka 4 and kio have dropped these with ZooKeeper; test_between_brokers.py has Kafka 3.9's bytes of them.
+DROPPED = {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.CONTROLLED_SHUTDOWN}
+every_message = pytest.mark.parametrize(
+    ("cls", "version"), [row for row in EVERY_MESSAGE if row[0].api not in DROPPED], ids=name_of
+)
 
 # kio's types are narrower than the wire: only error codes that Kafka has, and times that a datetime can hold.
 ERRORS = st.sampled_from([int(code) for code in ErrorCode])

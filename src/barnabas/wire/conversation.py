@@ -20,7 +20,7 @@ from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.codec import Malformed, Message
 from barnabas.wire.frames import decode_response, encode_request
-from barnabas.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.wire.messages.api_versions import BROKER_SOFTWARE, ApiVersionsRequest, ApiVersionsResponse
 from barnabas.wire.schema import Chunk
 
 _LENGTH = Struct(">i")
@@ -53,9 +53,13 @@ C = TypeVar("C", bound=Call)
 class Conversation(Generic[C]):
     """What was asked and not answered yet, what the peer speaks, and the answer that is coming in."""
 
-    def __init__(self, peer: str, client_id: str, scratch: memoryview | None = None) -> None:
+    def __init__(
+        self, peer: str, client_id: str, scratch: memoryview | None = None, *, between_brokers: bool = False
+    ) -> None:
+        """`between_brokers` says that a broker asks another: then they speak more than clients are offered."""
         self.peer = peer
         """Its name in sentences."""
+        self._between_brokers = between_brokers
         self.pending: deque[C] = deque()
         """Asked and not answered yet, in order."""
         self.spoken: dict[int, tuple[int, int]] = {}
@@ -80,7 +84,8 @@ class Conversation(Generic[C]):
 
     def greet(self) -> list[Chunk]:
         """Tell what we are and ask what the peer speaks; again, in the oldest version, where it does not know ours."""
-        request = ApiVersionsRequest(client_software_name="barnabas", client_software_version="0.1.0")
+        software = BROKER_SOFTWARE if self._between_brokers else "barnabas"
+        request = ApiVersionsRequest(client_software_name=software, client_software_version="0.1.0")
         self.must_greet = False
         self._greeting = Call(request, ApiVersionsResponse)
         return self._written(self._greeting, self._greets_in)
@@ -95,7 +100,7 @@ class Conversation(Generic[C]):
     def _choose(self, key: ApiKey) -> int:
         ours = APIS[key]
         lowest, highest = self.spoken.get(key, (0, -1))
-        version = min(ours.highest, highest)
+        version = min(ours.highest if self._between_brokers else ours.offered, highest)
         if version < max(ours.lowest, lowest):
             text = f"{self.peer} offers no version of {ours.name} that this client speaks."
             raise Refused(Code.UNSUPPORTED_VERSION, text)

@@ -6,6 +6,9 @@ from typing import Annotated, ClassVar
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.schema import Bool, Int16, Int32, Int64, Since, String, Tag
 
+BROKER_SOFTWARE = "barnabas-broker"
+"""The client_software_name by which brokers know each other: they speak more with one another than with clients."""
+
 
 @dataclass(slots=True)
 class ApiVersionsRequest:

@@ -1,4 +1,4 @@
-"""DescribeCluster: the brokers and the controller, without any topic."""
+"""DescribeCluster: the brokers and the controller, without any topic. UnregisterBroker: one that never comes back."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
@@ -35,3 +35,19 @@ class DescribeClusterResponse:
     controller_id: Annotated[int, Int32] = -1
     brokers: list[DescribeClusterBroker] = field(default_factory=list)
     cluster_authorized_operations: Annotated[int, Int32] = -2147483648
+
+
+@dataclass(slots=True)
+class UnregisterBrokerRequest:
+    api: ClassVar[ApiKey] = ApiKey.UNREGISTER_BROKER
+
+    broker_id: Annotated[int, Int32] = 0
+
+
+@dataclass(slots=True)
+class UnregisterBrokerResponse:
+    api: ClassVar[ApiKey] = ApiKey.UNREGISTER_BROKER
+
+    throttle_time_ms: Annotated[int, Int32] = 0
+    error_code: Annotated[int, Int16] = 0
+    error_message: Annotated[str | None, String] = None

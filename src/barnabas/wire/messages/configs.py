@@ -1,4 +1,4 @@
-"""DescribeConfigs, AlterConfigs (replaces all) and IncrementalAlterConfigs (changes some)."""
+"""DescribeConfigs, AlterConfigs (replaces all), IncrementalAlterConfigs (changes some) and ListConfigResources."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
@@ -124,3 +124,26 @@ class IncrementalAlterConfigsResponse:
 
     throttle_time_ms: Annotated[int, Int32] = 0
     responses: list[AlterConfigsResourceResponse] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ListConfigResourcesRequest:
+    api: ClassVar[ApiKey] = ApiKey.LIST_CONFIG_RESOURCES
+
+    resource_types: Annotated[list[int], Int8, Since(1)] = field(default_factory=list)
+    """All that there are, where it is empty; version 0 asks for client metrics only."""
+
+
+@dataclass(slots=True)
+class ConfigResource:
+    resource_name: Annotated[str, String] = ""
+    resource_type: Annotated[int, Int8, Since(1)] = 16
+
+
+@dataclass(slots=True)
+class ListConfigResourcesResponse:
+    api: ClassVar[ApiKey] = ApiKey.LIST_CONFIG_RESOURCES
+
+    throttle_time_ms: Annotated[int, Int32] = 0
+    error_code: Annotated[int, Int16] = 0
+    config_resources: list[ConfigResource] = field(default_factory=list)

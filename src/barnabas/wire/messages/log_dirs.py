@@ -1,4 +1,4 @@
-"""DescribeLogDirs: the data directories of one broker and what lies in them."""
+"""DescribeLogDirs and AlterReplicaLogDirs: the data directories of one broker, what lies and what is to lie in them."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
@@ -50,3 +50,42 @@ class DescribeLogDirsResponse:
     throttle_time_ms: Annotated[int, Int32] = 0
     error_code: Annotated[int, Int16, Since(3)] = 0
     results: list[DescribeLogDirsResult] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class AlterReplicaLogDirTopic:
+    name: Annotated[str, String] = ""
+    partitions: Annotated[list[int], Int32] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class AlterReplicaLogDir:
+    path: Annotated[str, String] = ""
+    topics: list[AlterReplicaLogDirTopic] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class AlterReplicaLogDirsRequest:
+    api: ClassVar[ApiKey] = ApiKey.ALTER_REPLICA_LOG_DIRS
+
+    dirs: list[AlterReplicaLogDir] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class AlterReplicaLogDirPartitionResult:
+    partition_index: Annotated[int, Int32] = 0
+    error_code: Annotated[int, Int16] = 0
+
+
+@dataclass(slots=True)
+class AlterReplicaLogDirTopicResult:
+    topic_name: Annotated[str, String] = ""
+    partitions: list[AlterReplicaLogDirPartitionResult] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class AlterReplicaLogDirsResponse:
+    api: ClassVar[ApiKey] = ApiKey.ALTER_REPLICA_LOG_DIRS
+
+    throttle_time_ms: Annotated[int, Int32] = 0
+    results: list[AlterReplicaLogDirTopicResult] = field(default_factory=list)

@@ -70,3 +70,23 @@ class DescribeProducersResponse:
 
     throttle_time_ms: Annotated[int, Int32] = 0
     topics: list[DescribeProducersTopicResponse] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class AllocateProducerIdsRequest:
+    """A broker asks the controller for ids that it may give to producers."""
+
+    api: ClassVar[ApiKey] = ApiKey.ALLOCATE_PRODUCER_IDS
+
+    broker_id: Annotated[int, Int32] = 0
+    broker_epoch: Annotated[int, Int64] = -1
+
+
+@dataclass(slots=True)
+class AllocateProducerIdsResponse:
+    api: ClassVar[ApiKey] = ApiKey.ALLOCATE_PRODUCER_IDS
+
+    throttle_time_ms: Annotated[int, Int32] = 0
+    error_code: Annotated[int, Int16] = 0
+    producer_id_start: Annotated[int, Int64] = 0
+    producer_id_len: Annotated[int, Int32] = 0
