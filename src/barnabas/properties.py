@@ -1,9 +1,11 @@
 """Reads server.properties as Java does: comments, continued lines, three ways to part a name from its value.
 
-Used by `barnabas broker`. A comment is never continued; a line that ends in a backslash is.
+Used by `barnabas broker`; `processes` writes such files for the brokers that it starts.
+A comment is never continued; a line that ends in a backslash is.
 """
 
 import re
+from collections.abc import Mapping
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ESCAPED = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
@@ -45,3 +47,12 @@ def _unescaped(text: str) -> str:
         return chr(int(sign[1:], 16)) if len(sign) == 5 else _ESCAPES.get(sign, sign)
 
     return _ESCAPED.sub(meant, text)
+
+
+def properties_text(given: Mapping[str, str]) -> str:
+    """The text that `read_properties` reads these names and values from."""
+    return "".join(f"{name}={_escaped(value)}\n" for name, value in given.items())
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")

@@ -5,16 +5,18 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any
 
+from barnabas.config.cluster import ClusterConfig
 from barnabas.config.declaring import declare, declare_int, declared
 from barnabas.config.groups import GroupConfig
 from barnabas.config.network import NetworkConfig
+from barnabas.config.replication import ReplicationConfig
 from barnabas.config.storage import StorageConfig
 from barnabas.config.topic import TopicConfig, topic_settings
 from barnabas.setting import ConfigError, Setting
 
 
 @dataclass(frozen=True, kw_only=True)
-class BrokerConfig(NetworkConfig, StorageConfig, GroupConfig):
+class BrokerConfig(NetworkConfig, StorageConfig, GroupConfig, ClusterConfig, ReplicationConfig):
     """What a broker can be told. Settings that topics inherit are in `topic_defaults`."""
 
     broker_id: int = declare_int(1, "The number this broker is known by in its cluster.", least=0)
@@ -95,9 +97,7 @@ KAFKAS_OWN = frozenset(
     {
         "alter.config.policy.class.name",
         "background.threads",
-        "broker.rack",
         "control.plane.listener.name",
-        "controlled.shutdown.enable",
         "controller.quorum.bootstrap.servers",
         "controller.quorum.voters",
         "early.start.listeners",
@@ -115,8 +115,6 @@ KAFKAS_OWN = frozenset(
         "share.coordinator.state.topic.replication.factor",
         "transaction.state.log.min.isr",
         "transaction.state.log.replication.factor",
-        "zookeeper.connect",
-        "zookeeper.connection.timeout.ms",
     }
 )
 """Settings of Kafka's sample files that mean nothing here: one thread serves, and no quorum is kept."""

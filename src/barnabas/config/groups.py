@@ -19,6 +19,11 @@ class GroupConfig:
     offsets_topic_segment_bytes: int = declare_int(
         100 << 20, "The segment.bytes that __consumer_offsets is made with.", least=14
     )
+    offsets_commit_timeout_ms: int = declare_int(
+        5000,
+        "How long an answer waits until what it tells of is on enough replicas; then the client is told to try again.",
+        least=1,
+    )
     offsets_retention_minutes: int = declare_int(
         7 * 24 * 60,
         "How long the offsets of a group that has no members any more are kept; alone, since the commit.",

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from barnabas.config.declaring import DAY_MS, declare, declare_int
+from barnabas.setting import Kind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,4 +27,11 @@ class StorageConfig:
     )
     producer_id_expiration_ms: int = declare_int(
         DAY_MS, "How long a producer that wrote nothing more is remembered.", least=1, dynamic=True
+    )
+    replica_alter_log_dirs_io_max_bytes_per_second: float = declare(
+        (1 << 63) - 1,
+        "Bytes a second at which replicas move between the data directories of a broker.",
+        kind=Kind.DOUBLE,
+        least=1,
+        dynamic=True,
     )
