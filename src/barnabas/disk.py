@@ -63,6 +63,10 @@ class Disk(Protocol):
     def sync_dir(self, path: str) -> None: ...
     def lock(self, path: str) -> File: ...
 
+    def boot_id(self) -> str:
+        """Tells the runs of the machine apart: what was written and not synced survives as long as it is the same.
+        Empty where that is not known."""
+
 
 @dataclass(frozen=True, slots=True)
 class FileSlice:
@@ -215,3 +219,10 @@ class RealDisk:
             file.close()
             raise
         return file
+
+    def boot_id(self) -> str:
+        try:
+            with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+                return file.read().strip()
+        except OSError:
+            return ""

@@ -18,10 +18,9 @@ from barnabas.config import TopicConfig
 from barnabas.disk import RealDisk, read_whole, write_atomically
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.log.directories import Directories
-from barnabas.log.directory import short_id
 from barnabas.log.log import Log
 from barnabas.testing.disk import PowerCut, SimulatedDisk, SimulatedFile, Survival
-from barnabas.types import Millis, TopicPartition
+from barnabas.types import Millis, TopicPartition, short_id
 from barnabas.wire.batch import Record, decode_batch, encode_batch
 
 NOW = 1_700_000_000_000
@@ -764,3 +763,74 @@ def test_a_recovery_point_above_the_end_of_its_log_stays_and_the_log_goes_on_the
     again = open_all(torn)
     assert values(again.logs[tp(0)]) == [b"0", b"1", b"2"]
     assert again.logs[tp(0)].end == 5
+
+
+def test_a_killed_broker_has_all_it_wrote_and_one_without_power_may_not() -> None:
+    disk = SimulatedDisk()
+    assert open_all(disk, "/a").begin_life()  # nothing was there to be lost
+    disk.locked.clear()
+    assert open_all(disk, "/a").begin_life()
+    assert not open_all(disk.crash(), "/a").begin_life()
+
+
+@pytest.mark.parametrize("stops_cleanly", [True, False])
+def test_a_power_cut_stays_known_until_the_cluster_has_heard_of_it(stops_cleanly: bool) -> None:
+    disk = SimulatedDisk()
+    open_all(disk, "/a").begin_life()
+    disk = disk.crash()
+    for _ in range(2):
+        told = open_all(disk, "/a")
+        assert not told.begin_life()
+        if stops_cleanly:
+            told.close()
+        disk.locked.clear()
+    told = open_all(disk, "/a")
+    told.begin_life()
+    told.forgive()
+    disk.locked.clear()
+    assert open_all(disk, "/a").begin_life()
+
+
+def test_a_clean_stop_outlasts_a_power_cut() -> None:
+    disk = SimulatedDisk()
+    stopped = open_all(disk, "/a")
+    stopped.begin_life()
+    stopped.close()
+    assert open_all(disk.crash(), "/a").begin_life()
+
+
+def test_a_folder_that_does_not_say_when_it_was_used_may_have_lost_something() -> None:
+    disk = SimulatedDisk()
+    open_all(disk, "/a")
+    disk.locked.clear()
+    assert not open_all(disk, "/a").begin_life()
+
+
+def test_folders_that_were_made_beforehand_are_used() -> None:
+    disk = SimulatedDisk()
+    directories = open_all(disk, "/a", "/b")
+    topic_id = UUID(int=7)
+    for make in directories.begin_making([(tp(number), topic_id) for number in range(4)]):
+        make()
+    made = disk.operations
+    logs = [directories.create(tp(number), TopicConfig(), topic_id) for number in range(4)]
+    assert {log.directory for log in logs} == {"/a/t-0", "/b/t-1", "/a/t-2", "/b/t-3"}
+    assert not any(what.startswith("sync") for what, _ in disk.history[made:])
+    assert all(directories.topic_id(tp(number)) == topic_id for number in range(4))
+
+
+def test_a_folder_made_for_another_topic_of_the_name_is_not_used() -> None:
+    directories = open_all(SimulatedDisk(), "/a")
+    for make in directories.begin_making([(tp(0), UUID(int=1))]):
+        make()
+    directories.create(tp(0), TopicConfig(), UUID(int=2))
+    assert directories.topic_id(tp(0)) == UUID(int=2)
+
+
+def test_what_was_here_before_is_not_made_beforehand() -> None:
+    disk = SimulatedDisk()
+    directories = open_all(disk, "/a")
+    append(directories.create(tp(0), TopicConfig(), UUID(int=1)))
+    directories.checkpoint()
+    directories.delete(tp(0))
+    assert directories.begin_making([(tp(0), UUID(int=2))]) == []

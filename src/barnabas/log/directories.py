@@ -12,8 +12,10 @@ before the first of them). A folder that names another topic, or none, is set as
 import errno
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
@@ -22,7 +24,7 @@ from barnabas.config import TopicConfig
 from barnabas.disk import Disk, passes
 from barnabas.errors import BarnabasError, Code, Refused, counted, reason_of
 from barnabas.log.checkpoint import CLEANER_OFFSETS, HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS
-from barnabas.log.directory import DataDirectory, Owner, short_id
+from barnabas.log.directory import DataDirectory, Owner
 from barnabas.log.log import Log
 from barnabas.log.strays import (
     DELETED,
@@ -34,7 +36,7 @@ from barnabas.log.strays import (
     second_counts,
     tell_of_stray,
 )
-from barnabas.types import BrokerId, Offset, TopicPartition
+from barnabas.types import BrokerId, Offset, TopicPartition, short_id
 
 _CHECKPOINTS = (RECOVERY_POINTS, START_OFFSETS, HIGH_WATERMARKS, CLEANER_OFFSETS)
 
@@ -65,6 +67,8 @@ class Directories:
         """Second folders of partitions, in other directories: `set_aside_strays` decides which ones count."""
         self._lost: dict[TopicPartition, UUID | None] = {}
         """Partitions of directories that have failed, and the topics they are of."""
+        self._made: dict[tuple[TopicPartition, UUID], DataDirectory] = {}
+        """Folders that `begin_making` has made and `create` has not opened yet."""
         self._failures: list[DataDirectory] = []
         self._unseen = False
         self.on_offline: Callable[[], None] = lambda: None
@@ -113,6 +117,24 @@ class Directories:
     def offline_count(self) -> int:
         return len(self._all) - len(self.online())
 
+    def begin_life(self) -> bool:
+        """Note in which run of the machine this life of the broker begins; whether all of the last one survived.
+
+        After a kill it did, for the system goes on writing what a process has written; after a power cut an end of it
+        may be gone.
+        """
+        survived = all(directory.survived for directory in self.online())
+        for directory in self.online():
+            with self._working(directory):
+                directory.note_boot()
+        return survived
+
+    def forgive(self) -> None:
+        """The cluster has heard of what a power cut may have taken: the next life need not tell it again."""
+        for directory in self.online():
+            with self._working(directory):
+                directory.forgive()
+
     def find(self, tp: TopicPartition) -> Log | None:
         """A partition's log; None where there is none, or its directory is offline."""
         return self.logs.get(tp)
@@ -132,12 +154,17 @@ class Directories:
         is_lost = tp in self._lost and self._lost[tp] in (None, topic_id)
         if is_lost or (self._unseen and not new):
             raise Refused(Code.KAFKA_STORAGE_ERROR, f"{tp} may be in a data directory that is offline")
-        directory = self._emptiest()
+        made = self._made.pop((tp, topic_id), None)
+        directory = made if made is not None and made.error is None else self._emptiest()
         try:
-            directory.forget(tp)
-            if self._disk.exists(directory.folder(tp)):
-                put_aside(directory, tp, STRAY)  # of another topic of this name, which could not be removed
-            folder = directory.make_partition(tp, topic_id)
+            if directory is not made:
+                directory.forget(tp)
+                if self._disk.exists(directory.folder(tp)):
+                    put_aside(
+                        directory, tp, STRAY
+                    )  # of another topic of this name, which could not be removed
+                directory.make_partition(tp, topic_id)
+            folder = directory.folder(tp)
             log = Log.open(self._disk, folder, config, now=self._clock.now())
         except OSError as error:
             if not passes(error):
@@ -151,6 +178,27 @@ class Directories:
         self._topic_ids[tp] = topic_id
         self.logs[tp] = log
         return log
+
+    def begin_making(self, wanted: Sequence[tuple[TopicPartition, UUID]]) -> list[Callable[[], None]]:
+        """What makes the folders of new partitions, in any threads and side by side; `create` finds them then.
+
+        Three trips to the disk each take 7 ms one after the other and 1.5 ms in sixteen threads. What cannot be made
+        this way, because something of that name was here before, `create` makes as it always does.
+        """
+        planned = Counter(directory.path for directory in self._home.values())
+        makings: list[Callable[[], None]] = []
+        for tp, topic_id in wanted:
+            online = [] if tp in self.logs or tp in self._lost or self._unseen else self.online()
+            directory = min(online, key=lambda each: planned[each.path], default=None)
+            if directory is not None and directory.is_free_of(tp):
+                planned[directory.path] += 1
+                makings.append(partial(self._make, directory, tp, topic_id))
+        return makings
+
+    def _make(self, directory: DataDirectory, tp: TopicPartition, topic_id: UUID) -> None:
+        with suppress(OSError):  # `create` tries again, and knows what to do about it
+            directory.make_partition(tp, topic_id)
+            self._made[tp, topic_id] = directory
 
     def delete(self, tp: TopicPartition) -> None:
         """Drop a partition and its records. A crash on the way leaves it whole, or gone by the next start."""
@@ -268,6 +316,27 @@ class Directories:
         """What writes down where the logs of a directory start as of now; it may run in any thread."""
         starts = {tp: self.logs[tp].start for tp in self._in(directory) if self.logs[tp].start}
         return directory.begin_checkpoint(START_OFFSETS, starts)
+
+    def owes_recovery_point(self, tp: TopicPartition) -> DataDirectory | None:
+        """The directory whose checkpoint has a recovery point above the partition's own; None where it has not."""
+        home, log = self._home.get(tp), self.logs.get(tp)
+        if home is None or log is None or (home.written(RECOVERY_POINTS, tp) or 0) <= log.recovery_point:
+            return None
+        return home
+
+    def begin_recovery_points(self, directory: DataDirectory) -> Callable[[], None]:
+        """What writes down the recovery points of a directory as of now; it may run in any thread."""
+        points = {tp: self.logs[tp].recovery_point for tp in self._in(directory)}
+        return directory.begin_checkpoint(RECOVERY_POINTS, points)
+
+    def begin_high_watermarks(self, marks: Mapping[TopicPartition, Offset]) -> list[Callable[[], None]]:
+        """What writes down high watermarks as of now, one for each directory; it may run in any thread."""
+        return [
+            directory.begin_checkpoint(
+                HIGH_WATERMARKS, {tp: marks[tp] for tp in self._in(directory) if tp in marks}
+            )
+            for directory in self.online()
+        ]
 
     def usage(self) -> list[DirectoryUsage]:
         """What the directories hold, and how much room they have."""

@@ -6,7 +6,6 @@ held as long as the object lives. Kafka's names and formats throughout (meta.pro
 
 import logging
 import os
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -17,24 +16,18 @@ from uuid import UUID
 from barnabas.disk import Disk, File, read_whole, write_atomically
 from barnabas.errors import BarnabasError
 from barnabas.log.checkpoint import CorruptCheckpoint, read_offsets, write_offsets
-from barnabas.types import BrokerId, Offset, TopicPartition
+from barnabas.types import BrokerId, Offset, TopicPartition, parse_id, short_id
 
 LOCK = ".lock"
 META = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+BOOT = ".barnabas_boot"
+"""In which run of the machine the folder was last used."""
+DOUBT = ".barnabas_doubt"
+"""There since a power cut, until the cluster knows of it."""
 PARTITION_METADATA = "partition.metadata"
 
 _logger = logging.getLogger("barnabas.log")
-
-
-def short_id(number: UUID) -> str:
-    """A UUID as Kafka writes it: 22 characters of base64."""
-    return urlsafe_b64encode(number.bytes).rstrip(b"=").decode()
-
-
-def parse_id(text: str) -> UUID:
-    """The UUID in 22 characters; raises ValueError."""
-    return UUID(bytes=urlsafe_b64decode(text + "=="))
 
 
 class Owner(NamedTuple):
@@ -63,6 +56,14 @@ class Owner(NamedTuple):
         return cls(BrokerId(int(node_id)), cluster_id, facts.get("directory.id", ""))
 
 
+def owner_in(disk: Disk, path: str) -> Owner | None:
+    """The owner of a folder that is not ours yet; None where it says nothing, or nothing that can be read."""
+    try:
+        return Owner.parse(read_whole(disk, f"{path}/{META}"))
+    except (OSError, ValueError):
+        return None
+
+
 class DataDirectory:
     """Mutable: one folder of partitions. `error` says why it is offline; None while it is in use."""
 
@@ -70,6 +71,7 @@ class DataDirectory:
         "_begun",
         "_disk",
         "_done",
+        "_is_new",
         "_lock",
         "_writing",
         "_written",
@@ -85,6 +87,7 @@ class DataDirectory:
         self.owner: Owner | None = None
         self.was_clean = False
         """Whether the broker before us stopped cleanly: then nothing needs to be recovered."""
+        self._is_new = False
         self._disk = disk
         self._lock: File | None = None
         self._writing = Lock()
@@ -104,7 +107,8 @@ class DataDirectory:
                 "stop that one, or give this one a directory of its own (log.dirs)."
             ) from None
         path = f"{self.path}/{META}"
-        if self._disk.exists(path):
+        self._is_new = not self._disk.exists(path)
+        if not self._is_new:
             try:
                 self.owner = Owner.parse(read_whole(self._disk, path))
             except ValueError as error:
@@ -140,6 +144,31 @@ class DataDirectory:
         """From here on the folder changes: should we die now, that was no clean stop."""
         with suppress(FileNotFoundError):
             self._disk.remove(f"{self.path}/{CLEAN_SHUTDOWN}")
+            self._disk.sync_dir(self.path)
+
+    @property
+    def survived(self) -> bool:
+        """Whether all that was ever written here is still there: no power was cut since an unclean stop, or the
+        cluster has heard of it."""
+        if self._disk.exists(f"{self.path}/{DOUBT}"):
+            return False
+        if self.was_clean or self._is_new:
+            return True
+        if not self._disk.exists(f"{self.path}/{BOOT}"):
+            return False
+        noted = read_whole(self._disk, f"{self.path}/{BOOT}").decode(errors="replace")
+        return bool(noted) and noted == self._disk.boot_id()
+
+    def note_boot(self) -> None:
+        """Write down in which run of the machine the folder is used; what it has lost stays known until `forgive`."""
+        if not self.survived:
+            write_atomically(self._disk, f"{self.path}/{DOUBT}", b"")
+        write_atomically(self._disk, f"{self.path}/{BOOT}", self._disk.boot_id().encode())
+
+    def forgive(self) -> None:
+        """The cluster has heard of what may be lost: from here on the folder is counted on for what it has now."""
+        with suppress(FileNotFoundError):
+            self._disk.remove(f"{self.path}/{DOUBT}")
             self._disk.sync_dir(self.path)
 
     def finish(self) -> None:
@@ -188,6 +217,11 @@ class DataDirectory:
 
     def folder(self, tp: TopicPartition) -> str:
         return f"{self.path}/{tp}"
+
+    def is_free_of(self, tp: TopicPartition) -> bool:
+        """Whether nothing here is, or says that it was, of a partition of this name."""
+        known = any(tp in offsets for offsets in self._written.values())
+        return not known and not self._disk.exists(self.folder(tp))
 
     def make_partition(self, tp: TopicPartition, topic_id: UUID) -> str:
         """Make a partition's folder, which says which topic it is of, for good: before there is a record in it."""

@@ -35,6 +35,8 @@ _PLACED = Struct(">qii")
 """Base offset, length, leader epoch: what an append writes into a batch."""
 
 BEGINNING = Offset(0)
+ANY_EPOCH = LeaderEpoch(2**31 - 1)
+"""Above every epoch."""
 _NOTE_EVERY = 4 << 20
 """Bytes of the active segment after which a flush syncs its indexes too: one flush in many costs two fsyncs more."""
 _NOTE_EVERY_PRODUCER = 4 << 10
@@ -198,10 +200,10 @@ class Log:
                     stored_at = stored.timestamp if append_time >= 0 else append_time
                     return Appended(stored.first, stored.last, stored_at, True)
         first = self.end
-        last = Offset(first + header.last_offset_delta)
-        max_timestamp = Millis(header.max_timestamp)
+        # Numbers of a type of their own made by its name cost 60 ns each, here and in `_write`.
+        last: Offset = first + header.last_offset_delta  # type: ignore[assignment]
         _PLACED.pack_into(batch, 0, first, header.batch_length, epoch)
-        self._write(batch, last, max_timestamp, epoch, now)
+        self._write(batch, last, header.max_timestamp, epoch, now)  # type: ignore[arg-type]
         if producer_id >= 0:
             if marker:
                 self.producers.note_marker(header, first, marker, now)
@@ -236,11 +238,16 @@ class Log:
         if epoch != self.epochs.latest:
             self.epochs.assign(epoch, self.end)
         self._newest = self.end, size
-        self.end = self.producers.end = Offset(last + 1)
+        self.end = self.producers.end = chain.active.end
 
-    def append_replicated(self, batches: memoryview, *, now: Millis) -> None:
-        """Store what a leader has stored, as it is; a batch cut off at the end is left for the next fetch."""
-        found = replicated(batches, self.end)
+    def append_replicated(self, batches: memoryview, *, now: Millis, epoch: LeaderEpoch = ANY_EPOCH) -> None:
+        """Store what the leader of an epoch has stored, as it is; a batch cut off at the end is left to the next fetch.
+
+        Raises Refused for batches that are broken, out of place, or of epochs that the leader cannot have.
+        """
+        # An epoch that this replica led without a record is none of the log's history.
+        self.epochs.truncate_from_end(self.end)
+        found = replicated(batches, self.end, self.epochs.latest, epoch)
         if not found:
             return
         at, last = found[-1]
@@ -412,6 +419,13 @@ class Log:
             if flush is not None:
                 flush.run()
                 self.finish_flush(flush)
+
+    def lower_recovery_point(self, offset: Offset) -> None:
+        """Count as flushed what lies before the segment of `offset` and no more: the log is about to be cut there."""
+        if self.recovery_point > offset:
+            bases = [segment.base for segment in self._chain.segments if segment.base <= offset]
+            self.recovery_point = max(bases[-1], self.start) if bases else self.start
+            self.recovery_point = min(self.recovery_point, offset)
 
     def truncate_to(self, offset: Offset) -> None:
         """Drop the batches that reach `offset` or more: `end` is then the end of the last one that is left.

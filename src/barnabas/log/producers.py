@@ -118,7 +118,7 @@ def read_marker(batch: Buffer) -> Marker | None:
 class ProducerStates:
     """Mutable: the producers of one partition, and the offset up to which their batches are in it."""
 
-    __slots__ = ("_ended", "_open", "by_id", "end")
+    __slots__ = ("_ended", "_open", "by_id", "end", "first_unstable")
 
     def __init__(self, end: Offset = _START) -> None:
         self.by_id: dict[int, ProducerState] = {}
@@ -126,6 +126,8 @@ class ProducerStates:
         """Everything below is in this state: the next snapshot's name. The log moves it on each append."""
         self._open: dict[Offset, ProducerId] = {}  # in the order of offsets, because appends are
         self._ended: list[EndedTransaction] = []  # their markers are not below the high watermark yet
+        self.first_unstable: Offset | None = None
+        """The first offset of a transaction that is open, or whose end the high watermark has not passed."""
 
     def __len__(self) -> int:
         return len(self.by_id)
@@ -196,6 +198,7 @@ class ProducerStates:
         if header.attributes & TRANSACTIONAL and state.transaction < 0:
             state.transaction = first
             self._open[first] = ProducerId(producer_id)
+            self._find_unstable()
 
     def note_marker(
         self, header: BatchHeader, first: Offset, marker: Marker, now: Millis
@@ -214,6 +217,7 @@ class ProducerStates:
             ended = EndedTransaction(producer_id, state.transaction, first, not marker.commit)
             self._open.pop(state.transaction, None)
             self._ended.append(ended)
+            self._find_unstable()
         state.transaction = NO_OFFSET
         state.coordinator_epoch = marker.coordinator_epoch
         state.timestamp = Millis(header.max_timestamp)
@@ -236,19 +240,19 @@ class ProducerStates:
         # Once the cleaner has removed a whole transaction its marker goes too: an empty batch says nothing.
         return self.note_marker(header, first, marker, now) if marker else None
 
-    @property
-    def first_unstable(self) -> Offset | None:
-        """The first offset of a transaction that is open, or whose end the high watermark has not passed."""
+    def _find_unstable(self) -> None:
+        """Transactions have begun or ended. Kept, because each fetch of each partition asks."""
         first = next(iter(self._open), None)
         for ended in self._ended:
             if first is None or ended.first < first:
                 first = ended.first
-        return first
+        self.first_unstable = first
 
     def acknowledge(self, high_watermark: Offset) -> None:
         """Let go of the transactions whose markers are below the high watermark (or the log's start)."""
         if self._ended:
             self._ended = [ended for ended in self._ended if ended.last >= high_watermark]
+            self._find_unstable()
 
     def expire(self, now: Millis, expiration_ms: int = EXPIRATION_MS) -> int:
         """Forget producers that appended nothing for this long and have no transaction open; returns their number."""
@@ -268,6 +272,7 @@ class ProducerStates:
         self.by_id.clear()
         self._open.clear()
         self._ended.clear()
+        self.first_unstable = None
         self.end = end
 
     def to_bytes(self) -> bytes:
@@ -323,6 +328,7 @@ class ProducerStates:
                 state.next_sequence = after(last_sequence)
         open_here = ((state.transaction, i) for i, state in self.by_id.items() if state.transaction >= 0)
         self._open.update((offset, ProducerId(i)) for offset, i in sorted(open_here))
+        self._find_unstable()
 
 
 def _last_sequence(first: int, last_delta: int) -> int:

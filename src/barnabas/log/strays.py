@@ -11,9 +11,9 @@ from typing import NamedTuple
 from uuid import UUID
 
 from barnabas.errors import BarnabasError
-from barnabas.log.directory import PARTITION_METADATA, DataDirectory, short_id
+from barnabas.log.directory import PARTITION_METADATA, DataDirectory
 from barnabas.log.log import Log
-from barnabas.types import Offset, TopicPartition
+from barnabas.types import Offset, TopicPartition, short_id
 
 DELETED, STRAY = "-delete", "-stray"
 

@@ -223,11 +223,23 @@ class SimulatedDisk:
         self.capacity: int | None = None
         """Bytes that all files together may have: an append that does not fit raises ENOSPC and writes nothing."""
         self.locked: set[str] = set()
+        self._boots = 0
 
     def crash(self, survival: Survival = Survival.NOTHING, seed: int = 0) -> "SimulatedDisk":
         """The disk as it is found when the power is back."""
         disk = SimulatedDisk()
         disk._root = self._root.after_crash(survival, Random(seed))
+        disk._boots = self._boots + 1
+        return disk
+
+    def reopened(self) -> "SimulatedDisk":
+        """The disk as the next process finds it after this one was killed: all that was written is there.
+
+        What the dead one may still try fails.
+        """
+        disk = SimulatedDisk()
+        disk._root, disk._boots = self._root, self._boots
+        self.broken = _error(errno.EIO, "the process is dead")
         return disk
 
     def used(self) -> int:
@@ -335,6 +347,9 @@ class SimulatedDisk:
         file = self.open(path, create=True)
         self.locked.add(path)
         return file
+
+    def boot_id(self) -> str:
+        return f"boot {self._boots}"
 
     def _find(self, path: str) -> _Content | _Folder | None:
         node: _Content | _Folder | None = self._root
