@@ -4,7 +4,7 @@ Called by the broker that is the controller, which has the changes stored and th
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -18,6 +18,7 @@ from barnabas.cluster.image import (
     TopicDeleted,
     TopicImage,
 )
+from barnabas.cluster.placement import spread
 from barnabas.config import BrokerConfig, topic_config
 from barnabas.errors import Code, Refused, counted
 from barnabas.setting import ConfigError
@@ -110,8 +111,10 @@ def add_partitions(
             )
         added = tuple(_partition(image, replicas) for replicas in assignments)
     else:
-        factor = len(topic.partitions[0].replicas)
-        added = tuple(_partition(image, _replicas(image, index, factor)) for index in range(present, count))
+        first = topic.partitions[0]
+        factor = len(first.replicas) - len(first.adding)
+        _check_factor(image, factor)
+        added = _placed(image, range(present, count), factor, topic.id)
     return [PartitionsAdded(name, added)]
 
 
@@ -177,13 +180,17 @@ def _spread(image: ClusterImage, wanted: WantedTopic, defaults: BrokerConfig) ->
             Code.INVALID_REPLICATION_FACTOR,
             f"A replication factor of {factor} is invalid: a topic needs one replica at least.",
         )
+    _check_factor(image, factor)
+    return _placed(image, range(count), factor, wanted.id)
+
+
+def _check_factor(image: ClusterImage, factor: int) -> None:
     if factor > len(image.brokers):
         raise Refused(
             Code.INVALID_REPLICATION_FACTOR,
             f"A replication factor of {factor} is invalid here: it needs as many brokers, "
             f"and {len(image.brokers)} are alive.",
         )
-    return tuple(_partition(image, _replicas(image, index, factor)) for index in range(count))
 
 
 def _check_count(count: int) -> None:
@@ -194,9 +201,12 @@ def _check_count(count: int) -> None:
         )
 
 
-def _replicas(image: ClusterImage, index: int, factor: int) -> list[int]:
-    brokers = sorted(image.brokers)
-    return [brokers[(index + step) % len(brokers)] for step in range(factor)]
+def _placed(
+    image: ClusterImage, indexes: Iterable[int], factor: int, topic_id: UUID
+) -> tuple[PartitionImage, ...]:
+    """Partitions on brokers that their topic does not name; the chance of the topic's id says where to begin."""
+    placed = spread(image.brokers.values(), indexes, factor, topic_id.int)
+    return tuple(_partition(image, replicas) for replicas in placed)
 
 
 def _partition(image: ClusterImage, replicas: Sequence[int]) -> PartitionImage:

@@ -12,23 +12,20 @@ from typing import NamedTuple, NewType, TypeAlias, TypeVar
 from uuid import UUID
 
 from barnabas.cluster.persistent import PersistentMap
+from barnabas.types import BrokerEpoch as BrokerEpoch
 from barnabas.types import BrokerId, LeaderEpoch, ProducerId, TopicPartition
+from barnabas.types import PartitionEpoch as PartitionEpoch
 
 Version = NewType("Version", int)
 """Counts the changes of a cluster, of whatever kind; a later image has a larger one."""
 
-BrokerEpoch = NewType("BrokerEpoch", int)
-"""Tells the lives of a broker apart: each registration has a larger one."""
-
 ControllerEpoch = NewType("ControllerEpoch", int)
 """Counts the controllers a cluster has had."""
-
-PartitionEpoch = NewType("PartitionEpoch", int)
-"""Counts the changes of one partition, of its leader and of anything else."""
 
 NO_BROKER = BrokerId(-1)
 """The leader of a partition that has none, the controller of a cluster without one."""
 FIRST_EPOCH = LeaderEpoch(0)
+FIRST_PARTITION_EPOCH = PartitionEpoch(0)
 FIRST_PRODUCER_ID = ProducerId(0)
 
 K = TypeVar("K")
@@ -49,23 +46,34 @@ class BrokerImage(NamedTuple):
     port: int
     rack: str | None = None
     epoch: BrokerEpoch = BrokerEpoch(-1)
+    survived: bool = True
+    """Whether all that its last life had stored is still there: False after a power cut, when a tail may be gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionImage:
     """Which brokers have a partition, which of them are in sync, and which one leads it since which epoch.
 
-    `adding` and `removing` are the replicas that a reassignment brings and takes; `replicas` has both.
+    `adding` and `removing` are the replicas that a reassignment brings and takes; `replicas` has both. `elr` are the
+    replicas that left the ISR when it had fewer than min.insync.replicas: they have all that is committed (KIP-966).
     """
 
     replicas: tuple[BrokerId, ...]
     isr: tuple[BrokerId, ...]
     leader: BrokerId
     leader_epoch: LeaderEpoch = FIRST_EPOCH
-    partition_epoch: PartitionEpoch = PartitionEpoch(0)
+    partition_epoch: PartitionEpoch = FIRST_PARTITION_EPOCH
     adding: tuple[BrokerId, ...] = ()
     removing: tuple[BrokerId, ...] = ()
     recovery: Recovery = Recovery.RECOVERED
+    elr: tuple[BrokerId, ...] = ()
+
+    def may_lack_on(self, broker: BrokerId) -> bool:
+        """Whether a broker may have no folder for it: it is new, this replica is not counted on for any record, or an
+        unclean election has written off what was lost. A replica that is counted on and has none has lost its disk.
+        """
+        is_counted_on = broker in self.isr or broker in self.elr
+        return self.partition_epoch <= 0 or not is_counted_on or self.recovery is Recovery.RECOVERING
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +162,16 @@ Change: TypeAlias = (
 )
 
 
+class Announced(NamedTuple):
+    """How far the announcements of a controller have come that made an image: its epoch, and the version it told of."""
+
+    epoch: ControllerEpoch = ControllerEpoch(-1)
+    version: Version = Version(-1)
+
+
+NOTHING_ANNOUNCED = Announced()
+
+
 class Delta(NamedTuple):
     """What is different between two images: whatever was made, changed or is gone."""
 
@@ -240,6 +258,8 @@ class ClusterImage:
     next_producer_id: ProducerId = FIRST_PRODUCER_ID
     controller_epoch: ControllerEpoch = ControllerEpoch(0)
     version: Version = Version(0)
+    announced: Announced = NOTHING_ANNOUNCED
+    """The newest announcement in it; without a meaning where everything comes from the store."""
 
     def partition(self, tp: TopicPartition) -> PartitionImage | None:
         topic = self.topics.get(tp.topic)
@@ -289,6 +309,7 @@ class _Draft:
             self._next_producer_id,
             self._controller_epoch,
             Version(before.version + 1),
+            before.announced,
         )
 
     def apply(self, change: Change) -> None:
