@@ -2,7 +2,7 @@
 
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,12 +17,24 @@ from barnabas.cluster.image import (
     ClusterImage,
     PartitionsChanged,
     ProducerIdsTaken,
+    TopicConfigured,
 )
 from barnabas.cluster.local import LocalStore
-from barnabas.cluster.store import ClaimLost, Deposed, DirectoryFailed, Event, Stale, Store, Update
+from barnabas.cluster.store import (
+    ClaimLost,
+    Deposed,
+    DirectoryFailed,
+    Event,
+    Stale,
+    Store,
+    TopicSettings,
+    Update,
+)
+from barnabas.cluster.zookeeper import ZooKeeperStore
 from barnabas.config import BrokerConfig
 from barnabas.disk import RealDisk
 from barnabas.testing.store import MemoryCluster, MemoryStore
+from barnabas.testing.zookeeper import FakeZooKeeper
 from barnabas.types import BrokerId, LeaderEpoch, ProducerId
 from tests.deadline import eventually
 
@@ -33,49 +45,78 @@ CONFIG = BrokerConfig()
 class Adapter(ABC):
     """How a test gets stores of one cluster, and makes it end and come back."""
 
-    @abstractmethod
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        self._request = request
+        self._opened: list[Store] = []
+
     def open(self) -> Store:
         """A store for one more broker; for an adapter of one broker only after the last one was closed."""
+        self._opened.append(self._open())
+        return self._opened[-1]
+
+    def close(self) -> None:
+        for store in self._opened:
+            store.close()
+
+    @abstractmethod
+    def _open(self) -> Store: ...
 
 
 class Embedded(Adapter):
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def open(self) -> Store:
-        return LocalStore(RealDisk(), str(self._folder), "c")
+    def _open(self) -> Store:
+        folder: Path = self._request.getfixturevalue("tmp_path")
+        return LocalStore(RealDisk(), str(folder), "c")
 
 
 class InMemory(Adapter):
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        super().__init__(request)
         self._cluster = MemoryCluster("c")
 
-    def open(self) -> Store:
+    def _open(self) -> Store:
         return self._cluster.open()
 
 
-ADAPTERS: list[Callable[[Path], Adapter]] = [Embedded, InMemory]
-OF_SEVERAL: list[Callable[[Path], Adapter]] = [InMemory]
+class InFakeZooKeeper(Adapter):
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        super().__init__(request)
+        self._zookeeper = FakeZooKeeper()
+
+    def _open(self) -> Store:
+        return ZooKeeperStore(self._zookeeper.open(), None, "c")
+
+
+class InZooKeeper(Adapter):
+    def _open(self) -> Store:
+        from barnabas.cluster.zookeeper.kazoo_client import KazooZooKeeper
+
+        connect = self._request.getfixturevalue("zookeeper_connect")
+        return ZooKeeperStore(KazooZooKeeper(connect, 10_000, 10_000), None, "c", creates_chroot=True)
+
+
+REAL = pytest.param(InZooKeeper, marks=pytest.mark.java)
+OF_SEVERAL = [InMemory, InFakeZooKeeper, REAL]
 """Those that serve more than one broker."""
+ADAPTERS = [Embedded, *OF_SEVERAL]
 
 
 @pytest.fixture(params=ADAPTERS)
-def adapter(request: pytest.FixtureRequest, tmp_path: Path) -> Adapter:
-    made: Adapter = request.param(tmp_path)
-    return made
+def adapter(request: pytest.FixtureRequest) -> Iterator[Adapter]:
+    made: Adapter = request.param(request)
+    yield made
+    made.close()
 
 
 @pytest.fixture(params=OF_SEVERAL)
-def several(request: pytest.FixtureRequest, tmp_path: Path) -> Adapter:
-    made: Adapter = request.param(tmp_path)
-    return made
+def several(request: pytest.FixtureRequest) -> Iterator[Adapter]:
+    made: Adapter = request.param(request)
+    yield made
+    made.close()
 
 
 @pytest.fixture
-def store(adapter: Adapter) -> Iterator[Store]:
-    opened = adapter.open()
-    yield opened
-    opened.close()
+def store(adapter: Adapter) -> Store:
+    return adapter.open()
 
 
 def broker(number: BrokerId) -> BrokerImage:
@@ -190,8 +231,6 @@ def test_topics_and_settings_outlive_the_store_and_brokers_do_not(adapter: Adapt
     before = store.image
     store.close()
     store = adapter.open()
-    assert store.image.topics == before.topics
-    assert store.image.next_producer_id == 3000
     assert store.image.broker_configs == {"": {"max.connections": "5"}}
     assert not store.image.brokers
     assert store.image.controller == NO_BROKER
@@ -201,7 +240,8 @@ def test_topics_and_settings_outlive_the_store_and_brokers_do_not(adapter: Adapt
     claimed = store.claim(ONE)
     assert claimed is not None
     assert claimed > before.controller_epoch
-    store.close()
+    assert store.image.topics == before.topics
+    assert store.image.next_producer_id == 3000
 
 
 def test_a_notice_reaches_the_controller(store: Store) -> None:
@@ -234,9 +274,9 @@ def test_one_of_several_is_the_controller_and_the_next_one_has_a_larger_epoch(se
     create(two, "t")
 
 
-def test_brokers_that_come_and_go_are_heard_of_by_the_others(several: Adapter) -> None:
+def test_brokers_that_come_and_go_are_heard_of_by_the_controller(several: Adapter) -> None:
     one, two = several.open(), several.open()
-    one.register(broker(ONE))
+    controlling(one)
     events = heard(one)
     two.register(broker(TWO))
     eventually(lambda: set(one.image.brokers) == {ONE, TWO}, "the second broker to come")
@@ -246,12 +286,37 @@ def test_brokers_that_come_and_go_are_heard_of_by_the_others(several: Adapter) -
     assert [set(image.brokers) for image in images(events)[-2:]] == [{ONE, TWO}, {ONE}]
 
 
-def test_a_commit_of_one_is_seen_by_all(several: Adapter) -> None:
+def test_the_next_controller_sees_what_the_last_one_has_committed(several: Adapter) -> None:
     one, two = several.open(), several.open()
-    events = heard(two)
     create(controlling(one), "t")
-    eventually(lambda: "t" in two.image.topics, "the topic to be seen")
-    assert images(events)[-1].since(images(events)[0]).topics == {"t"}
+    commit(one, [PartitionsChanged("t", {1: replace(one.image.topics["t"].partitions[1], isr=())})])
+    topics = one.image.topics
+    one.close()
+    two.register(broker(TWO))
+    eventually(lambda: two.claim(TWO), "the controller to be gone")
+    assert two.image.topics == topics
+    assert set(two.image.brokers) == {TWO}
+
+
+def test_every_broker_learns_of_settings(several: Adapter) -> None:
+    one, two = several.open(), several.open()
+    create(controlling(one), "t")
+    events = heard(two)
+    commit(
+        one, [TopicConfigured("t", {"retention.ms": "5"}), BrokersConfigured("2", {"max.connections": "5"})]
+    )
+    eventually(lambda: two.image.broker_configs == {"2": {"max.connections": "5"}}, "the settings of brokers")
+
+    def is_told(event: Event) -> bool:
+        match event:
+            case TopicSettings("t", configs):
+                return configs == {"retention.ms": "5"}
+            case Update(image):
+                return "t" in image.topics and image.topics["t"].configs == {"retention.ms": "5"}
+        return False
+
+    eventually(lambda: any(map(is_told, events)), "the settings of the topic")
+    assert two.topic_configs(["t", "unknown"]) == [{"retention.ms": "5"}, {}]
 
 
 def test_a_notice_waits_for_the_next_controller(several: Adapter) -> None:
@@ -312,3 +377,19 @@ def test_a_controller_whose_session_lives_on_keeps_its_claim_over_a_cut() -> Non
     one.heal()
     assert events == [Update(two.image, is_whole=True), DirectoryFailed(TWO)]
     create(one, "t")
+
+
+def test_a_controller_that_is_proven_dead_is_deposed_before_its_session_ends(several: Adapter) -> None:
+    old, new = controlling(several.open(), ONE), several.open()
+    lost = heard(old)
+    new.register(broker(TWO))
+    eventually(lambda: new.image.controller == ONE, "the controller to be known")
+    assert new.claim(TWO, over=TWO) is None  # not the one that has the claim
+    epoch = new.claim(TWO, over=ONE)
+    assert epoch is not None
+    with pytest.raises(Deposed):
+        commit(old, wanted(old.image, "t"))
+    eventually(lambda: any(isinstance(event, ClaimLost) for event in lost), "the claim to be lost")
+    assert create(new, "t").topics["t"]
+    for store in (old, new):
+        store.close()

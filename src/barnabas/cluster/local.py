@@ -92,7 +92,7 @@ class LocalStore:
         self._show(self.image.after([BrokerRegistered(broker._replace(epoch=epoch))]))
         return epoch
 
-    def claim(self, broker: BrokerId) -> ControllerEpoch | None:
+    def claim(self, broker: BrokerId, over: BrokerId | None = None) -> ControllerEpoch | None:
         if self.image.controller not in (NO_BROKER, broker):
             return None
         epoch = ControllerEpoch(self.image.controller_epoch + 1)
@@ -126,6 +126,10 @@ class LocalStore:
         self._unwritten = []
         self._show(image)
         return image
+
+    def topic_configs(self, names: Sequence[str]) -> list[Mapping[str, str]]:
+        topics = self.image.topics
+        return [topics[name].configs if name in topics else {} for name in names]
 
     def tell(self, notice: Notice) -> None:
         self._give(notice)
@@ -240,6 +244,7 @@ def _row(partition: PartitionImage) -> list[Any]:
     """Replicas, in-sync replicas, leader, its epoch; then, where there is more to say, what came in later versions."""
     row = [list(partition.replicas), list(partition.isr), partition.leader, partition.leader_epoch]
     more = [partition.partition_epoch, list(partition.adding), list(partition.removing), partition.recovery]
+    more += [list(partition.elr)] if partition.elr else []
     return [*row, *more] if any(more) else row
 
 
@@ -272,6 +277,7 @@ def _partition(
     adding: Sequence[int] = (),
     removing: Sequence[int] = (),
     recovery: int = Recovery.RECOVERED,
+    elr: Sequence[int] = (),
 ) -> PartitionImage:
     return PartitionImage(
         _ids(replicas),
@@ -282,6 +288,7 @@ def _partition(
         _ids(adding),
         _ids(removing),
         Recovery(recovery),
+        _ids(elr),
     )
 
 

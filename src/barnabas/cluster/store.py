@@ -5,14 +5,16 @@
 they come one at a time, off the event loop.
 
 - `image` is the newest that this store has seen. Its version only grows.
+- The store of the controller sees everything. The others may see no more than the cluster's id, its controller and the
+  settings of topics and brokers: the controller tells their brokers the rest (`cluster.announcements`).
 - Listeners hear of new images in the order of versions, one event at a time, from a thread of the store's choosing.
   Some may be left out on the way to a newer one, as after a lost connection: `image.since` says what is different.
-- What `commit` gives back is there after a crash, and on its way to the listeners of every store of the cluster.
+- What `commit` gives back is there after a crash, and on its way to the listeners of every store that sees it.
 - Only the broker whose claim holds commits. Its epoch goes with every commit: a deposed controller changes nothing.
 - Brokers are there for as long as their store is; its end, or that of its session, takes them and their claim away.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 from barnabas.cluster.image import BrokerEpoch, BrokerImage, Change, ClusterImage, ControllerEpoch, Version
@@ -45,10 +47,36 @@ class DirectoryFailed(NamedTuple):
     broker: BrokerId
 
 
+class TopicSettings(NamedTuple):
+    """A topic has other settings now: for brokers that are told of topics by the controller and not by their store."""
+
+    name: str
+    configs: Mapping[str, str]
+
+
+class Registered(NamedTuple):
+    """The broker is there again after its session had ended, in an epoch of its own: another life."""
+
+    epoch: BrokerEpoch
+
+
+class ReassignmentWanted(NamedTuple):
+    """A tool has asked through the store for partitions to be moved: told to the controller."""
+
+    partitions: Mapping[TopicPartition, tuple[BrokerId, ...]]
+
+
+class ElectionWanted(NamedTuple):
+    """A tool has asked through the store for partitions to be led by their preferred leaders."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
 Notice: TypeAlias = IsrChanged | DirectoryFailed
 """What a broker tells the controller through the store."""
 
-Event: TypeAlias = Update | ClaimLost | Notice
+Wish: TypeAlias = ReassignmentWanted | ElectionWanted
+Event: TypeAlias = Update | ClaimLost | TopicSettings | Registered | Notice | Wish
 Subscriber: TypeAlias = Callable[[Event], None]
 
 
@@ -91,8 +119,12 @@ class Store(Protocol):
     def register(self, broker: BrokerImage) -> BrokerEpoch:
         """Say that a broker is there. Its epoch is the store's to give, and larger than any before."""
 
-    def claim(self, broker: BrokerId) -> ControllerEpoch | None:
-        """Make a registered broker the controller, in an epoch larger than any before; None where another one is."""
+    def claim(self, broker: BrokerId, over: BrokerId | None = None) -> ControllerEpoch | None:
+        """Make a registered broker the controller, in an epoch larger than any before; None where another one is.
+
+        `over` is the controller whose process is proven dead: its claim, and no other, is taken though its session has
+        not ended. That is safe, wrong or not: its epoch is older, so it can commit nothing.
+        """
 
     def commit(self, changes: Sequence[Change], expected_version: Version) -> ClusterImage:
         """Make changes last that were decided on the image of this version; the image that they lead to.
@@ -101,6 +133,12 @@ class Store(Protocol):
         several, for each partition stands for itself. A version that is not the newest is refused (Stale) if anything
         that the changes touch is different since; an adapter that cannot tell may always refuse it. An OSError says
         that nothing has changed and that the same may work later. The classes above say what else can happen.
+        """
+
+    def topic_configs(self, names: Sequence[str]) -> list[Mapping[str, str]]:
+        """The settings that topics have in the store, for a broker that the controller tells of them.
+
+        An adapter whose every broker sees every topic answers from its image; one that is not there has no settings.
         """
 
     def tell(self, notice: Notice) -> None:

@@ -1,13 +1,15 @@
 """A metadata store in memory for several brokers: what ZooKeeper is to a real cluster, for simulations.
 
 Each broker opens a `MemoryStore`, its session. Everything happens at once and in the caller's thread, so the same calls
-give the same run. A session can be cut off (`cut`, `heal`) and can end (`expire`), as those of ZooKeeper do.
+give the same run; brokers in threads of their own take turns. A session can be cut off (`cut`, `heal`) and can end
+(`expire`), as those of ZooKeeper do.
 """
 
 import errno
 import os
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from threading import RLock
 
 from barnabas.cluster.image import (
     NO_BROKER,
@@ -19,9 +21,10 @@ from barnabas.cluster.image import (
     ClusterImage,
     ControllerElected,
     ControllerEpoch,
+    TopicConfigured,
     Version,
 )
-from barnabas.cluster.store import ClaimLost, Deposed, Event, Notice, Stale, Subscriber, Update
+from barnabas.cluster.store import ClaimLost, Deposed, Event, Notice, Stale, Subscriber, TopicSettings, Update
 from barnabas.types import BrokerId
 
 
@@ -35,6 +38,7 @@ class MemoryCluster:
         self.notices: deque[Notice] = deque()
         """What the next controller has to be told."""
         self._sessions: list[MemoryStore] = []
+        self.turn = RLock()
 
     def open(self) -> "MemoryStore":
         """A session for one broker."""
@@ -47,11 +51,16 @@ class MemoryCluster:
         self.image = self.image.after(changes)
         for session in list(self._sessions):
             session.see()
+            if session is not self.holder:
+                for change in changes:
+                    if isinstance(change, TopicConfigured):
+                        session.hear_of_settings(change)
         return self.image
 
     def drop(self, session: "MemoryStore") -> None:
         """End a session: its brokers are gone, and so is its claim."""
-        self._sessions.remove(session)
+        if session in self._sessions:
+            self._sessions.remove(session)
         changes: list[Change] = [BrokerGone(broker) for broker in session.brokers]
         if self.holder is session:
             self.holder = None
@@ -82,42 +91,53 @@ class MemoryStore:
         self._listeners.append(listener)
 
     def register(self, broker: BrokerImage) -> BrokerEpoch:
-        self._check_connection()
-        epoch = BrokerEpoch(self._cluster.image.version + 1)
-        self.brokers.add(broker.id)
-        self._cluster.change([BrokerRegistered(broker._replace(epoch=epoch))])
-        return epoch
+        with self._cluster.turn:
+            self._check_connection()
+            epoch = BrokerEpoch(self._cluster.image.version + 1)
+            self.brokers.add(broker.id)
+            self._cluster.change([BrokerRegistered(broker._replace(epoch=epoch))])
+            return epoch
 
-    def claim(self, broker: BrokerId) -> ControllerEpoch | None:
-        self._check_connection()
-        cluster = self._cluster
-        if cluster.holder not in (None, self):
-            return None
-        cluster.holder = self
-        self._claim = ControllerEpoch(cluster.image.controller_epoch + 1)
-        cluster.change([ControllerElected(broker, self._claim)])
-        while cluster.notices:
-            self.give(cluster.notices.popleft())
-        return self._claim
+    def claim(self, broker: BrokerId, over: BrokerId | None = None) -> ControllerEpoch | None:
+        with self._cluster.turn:
+            self._check_connection()
+            cluster = self._cluster
+            deposed = cluster.holder if cluster.holder is not self else None
+            if deposed is not None and (over is None or over != cluster.image.controller):
+                return None
+            cluster.holder = self
+            if deposed is not None:
+                deposed.hear_of_deposition()
+            self._claim = ControllerEpoch(cluster.image.controller_epoch + 1)
+            cluster.change([ControllerElected(broker, self._claim)])
+            while cluster.notices:
+                self.give(cluster.notices.popleft())
+            return self._claim
 
     def commit(self, changes: Sequence[Change], expected_version: Version) -> ClusterImage:
-        self._check_connection()
-        cluster = self._cluster
-        if cluster.holder is not self or self._claim != cluster.image.controller_epoch:
-            raise Deposed("This broker is not the controller.")
-        if expected_version != cluster.image.version:
-            raise Stale(
-                f"The cluster is at version {cluster.image.version}, not at {expected_version} any more."
-            )
-        return cluster.change(changes)
+        with self._cluster.turn:
+            self._check_connection()
+            cluster = self._cluster
+            if cluster.holder is not self or self._claim != cluster.image.controller_epoch:
+                raise Deposed("This broker is not the controller.")
+            if expected_version != cluster.image.version:
+                raise Stale(
+                    f"The cluster is at version {cluster.image.version}, not at {expected_version} any more."
+                )
+            return cluster.change(changes)
+
+    def topic_configs(self, names: Sequence[str]) -> list[Mapping[str, str]]:
+        topics = self.image.topics
+        return [topics[name].configs if name in topics else {} for name in names]
 
     def tell(self, notice: Notice) -> None:
-        self._check_connection()
-        holder = self._cluster.holder
-        if holder is None or holder._is_cut:
-            self._cluster.notices.append(notice)
-        else:
-            holder.give(notice)
+        with self._cluster.turn:
+            self._check_connection()
+            holder = self._cluster.holder
+            if holder is None or holder._is_cut:
+                self._cluster.notices.append(notice)
+            else:
+                holder.give(notice)
 
     def close(self) -> None:
         self._listeners.clear()
@@ -152,9 +172,18 @@ class MemoryStore:
             self.image = self._cluster.image
             self.give(Update(self.image))
 
+    def hear_of_settings(self, change: TopicConfigured) -> None:
+        if not self._is_cut:
+            self.give(TopicSettings(change.name, change.configs))
+
     def give(self, event: Event) -> None:
         for listener in list(self._listeners):
             listener(event)
+
+    def hear_of_deposition(self) -> None:
+        """Another session has taken the claim; one that is cut off hears of it when it heals."""
+        if not self._is_cut:
+            self._lose_claim()
 
     def _lose_claim(self) -> None:
         if self._claim is not None and self._cluster.holder is not self:
