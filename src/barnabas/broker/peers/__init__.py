@@ -1,0 +1,1 @@
+"""Other brokers of the cluster, as this one asks them."""
