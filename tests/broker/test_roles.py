@@ -19,6 +19,7 @@ from barnabas.config import BrokerConfig
 from barnabas.disk import RealDisk
 from barnabas.errors import Code, Refused
 from barnabas.log.directories import Directories
+from barnabas.replication.following import FetchAnswer
 from barnabas.types import BrokerId, LeaderEpoch, Offset
 from tests.broker.speaking import batch
 
@@ -40,17 +41,27 @@ class Noticed:
 @pytest.fixture
 def replicas(tmp_path: Path) -> Replicas:
     directories = Directories.open(RealDisk(), [str(tmp_path)], node_id=ME, clock=SystemClock())
-    return Replicas(ME, directories, BrokerConfig(), lambda partition: None)
+    replicas = Replicas(ME, directories, BrokerConfig(), lambda partition: None)
+    asyncio.run(replicas.start(ClusterImage("cluster", ME, {})))
+    return replicas
 
 
 def follow(replicas: Replicas, leader: BrokerId, epoch: int) -> None:
     """Let the image say that this broker leads the partition of a topic, or follows."""
     partition = PartitionImage(
-        leader=leader, leader_epoch=LeaderEpoch(epoch), replicas=(ME, OTHER), isr=(ME, OTHER)
+        leader=leader, leader_epoch=LeaderEpoch(epoch), replicas=(ME, OTHER), isr=(leader,)
     )
     topic = TopicImage("t", TOPIC_ID, (partition,))
     image = ClusterImage("cluster", ME, {})
     asyncio.run(replicas.follow(replace(image, topics=Topics([topic]))))
+
+
+def hear(follower: Follower, records: bytes, high_watermark: int) -> None:
+    """Let a follower be answered by its leader."""
+    position = follower.following.next_fetch(NOW)
+    assert position is not None
+    answer = FetchAnswer(Code.NONE, Offset(high_watermark), Offset(0), records=bytearray(records))
+    assert follower.heard(position, answer, NOW, NOW) == []
 
 
 def refusal(look_up: Callable[[], Any]) -> Code:
@@ -82,11 +93,11 @@ def test_a_follower_shows_what_its_leader_says_and_what_it_has(replicas: Replica
     follow(replicas, OTHER, 0)
     follower = replicas.find("t", 0)
     assert isinstance(follower, Follower)
-    follower.store(memoryview(bytearray(batch(b"a", b"b", leader_epoch=0))), Offset(1), NOW)
+    hear(follower, batch(b"a", b"b", leader_epoch=0), 1)
     assert (follower.log.end, follower.high_watermark) == (2, 1)
-    follower.store(memoryview(b""), Offset(9), NOW)
+    hear(follower, b"", 9)
     assert follower.high_watermark == 2
-    follower.store(memoryview(b""), Offset(0), NOW)
+    hear(follower, b"", 0)
     assert follower.high_watermark == 2, "it never falls"
 
 

@@ -10,9 +10,11 @@ from typing import Protocol
 
 from barnabas.config import TopicConfig
 from barnabas.disk import FileSlice
+from barnabas.errors import Code
 from barnabas.log.flush import Flush
 from barnabas.log.log import Log
 from barnabas.types import LeaderEpoch, Millis, Offset, TopicPartition
+from barnabas.wire.schema import NO_ID
 
 
 class Watcher(Protocol):
@@ -24,7 +26,7 @@ class Watcher(Protocol):
 class Partition(ABC):
     """Mutable: a partition in either role."""
 
-    __slots__ = ("_want_flush", "_watchers", "epoch", "high_watermark", "log", "tp")
+    __slots__ = ("_want_flush", "_watchers", "epoch", "high_watermark", "log", "topic_id", "tp")
 
     def __init__(
         self,
@@ -36,6 +38,8 @@ class Partition(ABC):
     ) -> None:
         """`want_flush` is called when records wait for the disk; it answers with `finish_flush`, sooner or later."""
         self.tp = tp
+        self.topic_id = NO_ID
+        """The topic it is of: the name alone could be another's by now."""
         self.log = log
         self.epoch = epoch
         self.high_watermark = high_watermark
@@ -47,6 +51,11 @@ class Partition(ABC):
         """What readers of committed records may see: below it no transaction is open."""
         unstable = self.log.producers.first_unstable
         return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+
+    @property
+    @abstractmethod
+    def is_replicated(self) -> bool:
+        """Whether other brokers have it too."""
 
     def finish_flush(self, flush: Flush) -> None:
         """Let what `flush` has brought to the disk be seen."""
@@ -67,6 +76,18 @@ class Partition(ABC):
     @abstractmethod
     def _advance(self) -> None:
         """Move the high watermark as far as it may go."""
+
+    @abstractmethod
+    def resign(self, code: Code) -> None:
+        """The partition is no more what it was here: whatever waits for it is woken."""
+
+    def _stored_end(self) -> Offset:
+        """Up to where this replica has its log: to the end, or, where flush.messages asks for the disk, flushed."""
+        log = self.log
+        if log.end - log.recovery_point >= log.config.flush_messages:
+            self._want_flush(self)
+            return log.recovery_point
+        return log.end
 
     def _advance_to(self, end: Offset) -> None:
         """Move the high watermark up to `end`, which the partition has.
