@@ -180,3 +180,10 @@ def test_a_zstd_topic_is_refused_to_readers_too_old_for_it(connection: RawConnec
     ):
         (row,) = connection.ask(fetch_request(topic, {0: 0}), version).responses[0].partitions
         assert (row.error_code, bool(row.records)) == (code, code == 0)
+
+
+def test_a_zstd_topic_is_refused_to_old_readers_at_its_end_too(connection: RawConnection, topic: str) -> None:
+    create(connection, topic, compression_type="zstd")
+    for version, code in ((10, Code.NONE), (9, Code.UNSUPPORTED_COMPRESSION_TYPE)):
+        answer = connection.ask(fetch_request(topic, {0: 0}), version)
+        assert answer.responses[0].partitions[0].error_code == code

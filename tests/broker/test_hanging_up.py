@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.broker.broker import Broker as RunningBroker
 from barnabas.broker.metadata import Metadata
+from barnabas.cluster.image import ClusterImage
 from barnabas.errors import Code
 from barnabas.testing import Broker
+from barnabas.wire.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 from barnabas.wire.messages.coordinator import FindCoordinatorRequest
 from barnabas.wire.messages.metadata import MetadataRequest
 from barnabas.wire.messages.topics import (
@@ -113,14 +116,24 @@ def test_a_client_that_hangs_up_before_its_turn_has_changed_nothing(tmp_path: Pa
 def test_a_handler_that_fails_where_no_answer_can_say_so_ends_the_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def fail(self: Metadata, decide: object) -> None:
+    def fail(self: RunningBroker, image: ClusterImage) -> None:
         raise RuntimeError("unforeseen")
 
     with Broker() as broker, connect(broker) as connection, connect(broker) as other:
-        monkeypatch.setattr(Metadata, "change", fail)
-        connection.send(frame_of(CreateTopicsRequest([CreatableTopic("t", 1, 1)]), 7))
+        monkeypatch.setattr(RunningBroker, "levels", fail)
+        connection.send(frame_of(DescribeConfigsRequest([DescribeConfigsResource(4, "1")]), 4))
         assert connection.closes()
         assert sizes(other) == {}
+
+
+def test_a_change_that_fails_is_told_of_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(self: Metadata, decide: object) -> None:
+        raise RuntimeError("unforeseen")
+
+    with Broker() as broker, connect(broker) as connection:
+        monkeypatch.setattr(Metadata, "change", fail)
+        answer = connection.ask(CreateTopicsRequest([CreatableTopic("t", 1, 1)]), 7)
+        assert answer.topics[0].error_code == Code.UNKNOWN_SERVER_ERROR
 
 
 def test_a_refusal_after_its_client_has_gone_is_no_error(caplog: pytest.LogCaptureFixture) -> None:

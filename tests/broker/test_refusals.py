@@ -4,8 +4,11 @@ from typing import Any
 
 import pytest
 
-from barnabas.errors import Code
+from barnabas.broker.router import refusal_of
+from barnabas.errors import Code, Refused
 from barnabas.wire.messages.configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
     IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
@@ -97,3 +100,21 @@ def test_partitions_that_do_not_become_more(connection: RawConnection, topic: st
     (row,) = connection.ask(CreatePartitionsRequest([CreatePartitionsTopic(topic, count)], 1000), 3).results
     assert row.error_code == Code.INVALID_PARTITIONS
     assert "invalid" in row.error_message
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        CreateTopicsRequest([CreatableTopic("t")]),
+        DeleteTopicsRequest([DeleteTopicState("t")]),
+        CreatePartitionsRequest([CreatePartitionsTopic("t")]),
+        AlterConfigsRequest([AlterConfigsResource(2, "t")]),
+        IncrementalAlterConfigsRequest([IncrementalAlterConfigsResource(2, "t")]),
+    ],
+    ids=lambda request_: type(request_).__name__,
+)
+def test_what_no_controller_could_be_asked_for_is_refused_one_by_one(request_: Any) -> None:
+    answer = refusal_of(request_, 1, Refused(Code.NOT_CONTROLLER))
+    (row,) = getattr(answer, "topics", None) or getattr(answer, "results", None) or answer.responses
+    assert row.error_code == Code.NOT_CONTROLLER
+    assert "t" in (getattr(row, "name", None), getattr(row, "resource_name", None))

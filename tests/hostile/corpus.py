@@ -14,6 +14,7 @@ from barnabas.wire.messages import (
     cluster,
     configs,
     consumer_groups,
+    controlling,
     coordinator,
     delete_records,
     epochs,
@@ -23,6 +24,7 @@ from barnabas.wire.messages import (
     log_dirs,
     metadata,
     offsets,
+    placement,
     produce,
     producers,
     topics,
@@ -84,6 +86,40 @@ def group_requests() -> list[Any]:
     ]
 
 
+def cluster_requests() -> list[Any]:
+    """What other brokers and administrators of clusters ask; brokers of this cluster have other epochs."""
+    moved = placement.ReassignableTopic("never", [placement.ReassignablePartition(0, [1])])
+    in_sync = [controlling.AlterPartitionBrokerState(1, 1)]
+    altered = controlling.AlterPartitionTopic(NO_ID, [controlling.AlterPartitionData(0, 1, in_sync)])
+    led = controlling.LeaderAndIsrPartitionState(0, 1, 1, 1, [1], 1, [1])
+    known = controlling.UpdateMetadataPartitionState(0, 1, 1, 1, [1], 1, [1])
+    stopped = controlling.StopReplicaPartitionState(0, 1)
+    return [
+        controlling.LeaderAndIsrRequest(
+            9, topic_states=[controlling.LeaderAndIsrTopicState("never", NO_ID, [led])]
+        ),
+        controlling.StopReplicaRequest(
+            9, topic_states=[controlling.StopReplicaTopicState("never", [stopped])]
+        ),
+        controlling.UpdateMetadataRequest(
+            9,
+            topic_states=[controlling.UpdateMetadataTopicState("never", NO_ID, [known])],
+            live_brokers=[controlling.UpdateMetadataBroker(9)],
+        ),
+        controlling.ControlledShutdownRequest(9, 1),
+        controlling.AlterPartitionRequest(9, 1, [altered]),
+        placement.ElectLeadersRequest(0, [placement.ElectLeadersTopic("never", [0])], 1000),
+        placement.AlterPartitionReassignmentsRequest(1000, topics=[moved]),
+        placement.ListPartitionReassignmentsRequest(1000),
+        log_dirs.AlterReplicaLogDirsRequest(
+            [log_dirs.AlterReplicaLogDir("/never", [log_dirs.AlterReplicaLogDirTopic("never", [0])])]
+        ),
+        cluster.UnregisterBrokerRequest(9),
+        configs.ListConfigResourcesRequest([_TOPIC_RESOURCE]),
+        metadata.DescribeTopicPartitionsRequest([metadata.DescribeTopicPartitionsTopic(TOPIC)]),
+    ]
+
+
 def requests() -> list[Any]:
     """At least one request of every API."""
     setting = configs.AlterableConfig("retention.ms", "86400000")
@@ -108,6 +144,7 @@ def requests() -> list[Any]:
             [delete_records.DeleteRecordsTopic(TOPIC, [delete_records.DeleteRecordsPartition(0, 1)])], 1000
         ),
         producers.InitProducerIdRequest(None, 60_000),
+        producers.AllocateProducerIdsRequest(1, 0),
         epochs.OffsetForLeaderEpochRequest(
             topics=[epochs.OffsetForLeaderTopic(TOPIC, [epochs.OffsetForLeaderPartition(0)])]
         ),
@@ -122,6 +159,7 @@ def requests() -> list[Any]:
         cluster.DescribeClusterRequest(),
         producers.DescribeProducersRequest([producers.DescribeProducersTopic(TOPIC, [0])]),
         *group_requests(),
+        *cluster_requests(),
     ]
     assert {request.api for request in found} == set(APIS), "an API has no request to be fuzzed"
     return found

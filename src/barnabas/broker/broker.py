@@ -7,32 +7,44 @@ threads do only what blocks (fsync, compaction, the metadata store).
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+from barnabas.broker.controlling.controlling import Controlling
+from barnabas.broker.controlling.leaving import leave
+from barnabas.broker.controlling.to_controller import ToController
 from barnabas.broker.coordinators.coordinators import Coordinators
 from barnabas.broker.coordinators.groups import Groups
+from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.housekeeping import Housekeeping
-from barnabas.broker.idle_rows import IdleRows
 from barnabas.broker.metadata import Metadata
 from barnabas.broker.metrics import Metrics
 from barnabas.broker.network.listener import Listener, clients_listener
-from barnabas.broker.network.server import Server
+from barnabas.broker.network.server import Listen, Server
 from barnabas.broker.partitions.flusher import Flusher
 from barnabas.broker.partitions.log_starts import LogStarts
 from barnabas.broker.partitions.partition import Partition
 from barnabas.broker.partitions.replicas import Replicas
-from barnabas.broker.router import Router
-from barnabas.clock import Clock, SystemClock
+from barnabas.broker.peers.lines import Dialer
+from barnabas.broker.peers.peers import Peers
+from barnabas.broker.replication.cuts import Cuts
+from barnabas.broker.replication.replication import Replication
+from barnabas.broker.router import Router, Threshold
+from barnabas.clock import Clock, SteadyClock, SystemClock
 from barnabas.cluster.configs import Levels
-from barnabas.cluster.image import BrokerImage, Change, ClusterImage, LeaderRestarted
+from barnabas.cluster.image import BrokerEpoch, BrokerImage, Change, ClusterImage, LeaderRestarted
 from barnabas.cluster.local import FILE_NAME, LocalStore
 from barnabas.cluster.store import Store, StoreFailed
 from barnabas.config import BrokerConfig
 from barnabas.disk import Disk, RealDisk
 from barnabas.errors import BarnabasError, Code, Refused, reason_of
 from barnabas.log.directories import Directories
+from barnabas.log.directory import owner_in
 from barnabas.types import BrokerId
+
+WAIT_S = 5.0
+"""How often a broker that waits to be told of its cluster says that it does."""
 
 log = logging.getLogger("barnabas.broker")
 
@@ -40,13 +52,35 @@ log = logging.getLogger("barnabas.broker")
 class Broker:
     """A broker. `start`, then `stop`; in between it serves."""
 
-    def __init__(self, config: BrokerConfig, *, disk: Disk | None = None, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        disk: Disk | None = None,
+        clock: Clock | None = None,
+        store: Store | None = None,
+        dialer: Dialer | None = None,
+        listen: Listen | None = None,
+    ) -> None:
+        """`store` is that of a cluster, where the settings name none. `dialer` opens connections to other brokers, and
+        `listen` takes those of clients: a simulation has a network of its own."""
         self.id = BrokerId(config.broker_id)
         self.config = config
         self.clock = clock or SystemClock()
+        self.steady_clock = clock or SteadyClock()
+        """What replication goes by: replicas do not fall behind because the time of day jumps."""
         self.metrics = Metrics()
-        self.idle_rows = IdleRows()
+        self.fetch_sessions = FetchSessions()
         self._given = config.given
+        self.epoch = BrokerEpoch(-1)
+        """Which life of this broker it is."""
+        self.is_alone = store is None and not config.zookeeper_connect
+        """Whether this broker is a cluster of its own."""
+        self._cluster_store = store
+        self._dialer = dialer
+        self._listen = listen
+        self.has_roles = False
+        """Whether the logs and roles here are those of an image."""
         self._disk = disk or RealDisk()
         self._stop_metrics: Callable[[], None] | None = None
 
@@ -54,52 +88,136 @@ class Broker:
         """Open what is on disk, then listen. Raises BarnabasError with a sentence for a person."""
         self.halted: asyncio.Future[BarnabasError] = asyncio.get_running_loop().create_future()
         listener = self._listener("listeners", self.config.listeners)
-        self.server = Server(listener, Router(self), self.config)
+        router = Router(self)
+        self.server = Server(
+            listener, router if self.is_alone else Threshold(router), self.config, self._listen
+        )
         try:
-            self.directories = Directories.open(
-                self._disk, self.config.log_dirs, node_id=self.id, clock=self.clock
-            )
-            try:
-                await self._open(listener)
-            except BaseException:
-                self.directories.close()
-                raise
+            me = self._advertised(listener)
+            await (self._start_alone(me) if self.is_alone else self._join(me))
         except BaseException:
             self.server.close()
             raise
-        self.server.start()
+        self.server.router = router
 
-    async def _open(self, listener: Listener) -> None:
-        self._store = self._open_store()
-        self._store.register(self._advertised(listener))
-        self._store.claim(self.id)
-        owed = self._begin_epochs()
-        image = self._store.image
-        self.config = self.levels(image).effective()
+    async def _start_alone(self, me: BrokerImage) -> None:
+        """Be a cluster of one: the store is a file, and this broker decides."""
+        self._open_directories(None)
+        with self._closing_on_failure():
+            self._store = self._open_local_store()
+            self.epoch = self._store.register(me)
+            self._store.claim(self.id)
+            owed = self._begin_epochs()
+            self._assemble(owed)
+            await self._follow(self._store.image)
+            if owed:
+                self.replicas.hold()
+            self._begin()
+            self.server.start()
+
+    async def _join(self, me: BrokerImage) -> None:
+        """Become a broker of a cluster: register, then wait until the controller, or this broker as such, says what
+        is led and followed here. Brokers are heard from the beginning, clients when all is known."""
+        loop = asyncio.get_running_loop()
+        if self._cluster_store is not None:
+            self._store = self._cluster_store
+        else:
+            self._store = await loop.run_in_executor(None, self._open_cluster_store)
+        try:
+            self._open_directories(self._store.image.cluster_id)
+            with self._closing_on_failure():
+                survived = self.directories.begin_life()
+                self._assemble([])
+                self.server.start()
+                me = me._replace(rack=self.config.broker_rack or None, survived=survived)
+                self.epoch = await loop.run_in_executor(None, self._store.register, me)
+                await self.controlling.start()
+                await self._until_told()
+                self.directories.forgive()
+                self._begin()
+        except BaseException:
+            await loop.run_in_executor(None, self._store.close)
+            raise
+
+    async def _until_told(self) -> None:
+        """Come back when the cluster is known here."""
+        while not await self.metadata.until(self._is_told, WAIT_S):
+            log.warning("waiting for the controller of cluster %s", self._store.image.cluster_id)
+        if not self.has_roles:
+            # It was told before it knew which of its lives this is.
+            await self.metadata.follow_again()
+
+    def _is_told(self, image: ClusterImage) -> bool:
+        """Whether an image is whole: it has this life of this broker, and what the last one has lost is settled."""
+        me = image.brokers.get(self.id)
+        return me is not None and me.epoch == self.epoch and me.survived
+
+    def _open_cluster_store(self) -> Store:
+        """Connect to the store that the settings name; kazoo is imported only then."""
+        from barnabas.cluster.zookeeper import open_store
+
+        owners = (owner_in(self._disk, path) for path in self.config.log_dirs)
+        return open_store(self.config, next((owner.cluster_id for owner in owners if owner), None))
+
+    def _open_directories(self, cluster_id: str | None) -> None:
+        self.directories = Directories.open(
+            self._disk, self.config.log_dirs, node_id=self.id, clock=self.clock, cluster_id=cluster_id
+        )
+
+    @contextmanager
+    def _closing_on_failure(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.directories.close()
+            raise
+
+    def _assemble(self, owed: Sequence[Change]) -> None:
+        """Make all parts; none of them does anything yet."""
+        self.config = self.levels(self._store.image).effective()
         self.flusher = Flusher(self._flush_failed)
         self.log_starts = LogStarts(self.directories)
-        self.replicas = Replicas(self.id, self.directories, self.config, self.flusher.want)
-        await self.replicas.start(image)
-        if owed:
-            self.replicas.hold()
-        self.replicas.drop_offline()
-        if not self.directories.online():
-            raise self.directories.none_left()
-        self.metadata = Metadata(self._store, self._follow, on_failure=self._halt, owed=owed)
+        self.peers = Peers(self.id, self._dialer)
+        self.replicas = Replicas(
+            self.id,
+            self.directories,
+            self.config,
+            self.flusher.want,
+            clock=self.steady_clock,
+            is_alone=self.is_alone,
+        )
+        self.cuts = Cuts(self)
+        self.replication = self.replicas.roles = Replication(self)
+        self.metadata = Metadata(
+            self._store, self._follow, on_failure=self._halt, is_alone=self.is_alone, owed=owed
+        )
+        self.to_controller = ToController(self)
+        self.controlling = Controlling(self, self._store)
+        if not self.is_alone:
+            self.metadata.chair = self.controlling
+            self.metadata.on_event = self.controlling.happened
+            self.metadata.ask_for_producer_ids = self.to_controller.producer_ids
         self.groups = Groups(self)
         self.coordinators: list[Coordinators[Any]] = [self.groups]
         """All that this broker coordinates, by kind."""
+        self._housekeeping = Housekeeping(self)
+
+    def _begin(self) -> None:
+        """Let everything work: the logs and roles are those of the image."""
+        self.replicas.drop_offline()
+        if not self.directories.online():
+            raise self.directories.none_left()
         self.directories.on_offline = self._without_directory
         if self.config.metrics_listen:
             from barnabas.broker.exposition import serve
 
             self._stop_metrics = serve(self, self.config.metrics_listen)
-        self._housekeeping = Housekeeping(self)
         self._housekeeping.start()
+        self.replication.start()
         for each in self.coordinators:
             each.start()
 
-    def _open_store(self) -> Store:
+    def _open_local_store(self) -> Store:
         home = self.config.log_dirs[0]
         if home not in (directory.path for directory in self.directories.online()):
             raise BarnabasError(
@@ -134,10 +252,15 @@ class Broker:
 
     async def stop(self) -> None:
         """Let go of clients, then leave the logs as a clean stop leaves them."""
+        if not self.is_alone:
+            await leave(self)
         self.server.close()
         if self._stop_metrics is not None:
             self._stop_metrics()
+        self.controlling.stop()
         await self.metadata.finish()
+        await self.replication.stop()
+        self.peers.close()
         await self._housekeeping.stop()
         for each in self.coordinators:
             await each.stop()
@@ -145,7 +268,14 @@ class Broker:
         await asyncio.get_running_loop().run_in_executor(
             None, self.directories.close, self.replicas.high_watermarks()
         )
-        self._store.close()
+        await asyncio.get_running_loop().run_in_executor(None, self._store.close)
+
+    def reborn(self, epoch: BrokerEpoch) -> None:
+        """The session with the store had ended, and another has begun: the controller tells everything anew."""
+        log.warning(
+            "the session with %s had ended; this is another life of broker %d", self._store.name, self.id
+        )
+        self.epoch = epoch
 
     @property
     def address(self) -> str:
@@ -179,6 +309,8 @@ class Broker:
             each.drop_strangers()
         if not self.directories.online():
             self._halt(self.directories.none_left())
+        elif not self.is_alone:
+            self.controlling.lost_here()
 
     def _halt(self, reason: BarnabasError) -> None:
         """End the process that runs this broker, and tell why."""
@@ -190,7 +322,16 @@ class Broker:
             self.config = self.levels(image).effective()
             self.server.config = self.config
             self.replicas.reconfigure(self.config)
+        if not self.is_alone:
+            self.controlling.watch(image)
+            if not self._is_told(image):
+                return
+        if not self.has_roles:
+            await self.replicas.start(image)
+            self.has_roles = True
+            return
         await self.replicas.follow(image)
+        self.replication.brokers_changed(image)
         for each in self.coordinators:
             each.follow(image)
 

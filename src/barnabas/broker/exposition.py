@@ -48,6 +48,7 @@ class BrokerCollector(Collector):
         yield from self._requests()
         yield from self._traffic()
         yield from self._logs()
+        yield from self._replication()
         yield from self._groups()
 
     def _requests(self) -> Iterable[Metric]:
@@ -97,6 +98,48 @@ class BrokerCollector(Collector):
         offline = GaugeMetricFamily("kafka_log_offline_directories", "Data directories that failed.")
         offline.add_metric([], self._broker.directories.offline_count)
         yield offline
+
+    def _replication(self) -> Iterable[Metric]:
+        broker = self._broker
+        leaders = list(broker.replicas.leaders())
+        led = [each.leadership for each in leaders if each.leadership is not None]
+        gauges = (
+            ("replicamanager_leadercount", "Partitions that this broker leads.", len(leaders)),
+            (
+                "replicamanager_underreplicatedpartitions",
+                "Partitions led here of which a replica is not in sync.",
+                sum(len(each.isr) < len(each.replicas) for each in led),
+            ),
+            (
+                "replicamanager_underminisrpartitioncount",
+                "Partitions led here with fewer replicas in sync than min.insync.replicas.",
+                sum(each.is_short for each in led),
+            ),
+            (
+                "replicamanager_atminisrpartitioncount",
+                "Partitions led here with just min.insync.replicas in sync.",
+                sum(each.is_at_minimum for each in led),
+            ),
+            (
+                "replicafetchermanager_maxlag",
+                "Committed records that the follower here that is furthest behind does not have.",
+                broker.replication.max_lag,
+            ),
+            ("fetchsessioncache_numincrementalfetchsessions", "Fetch sessions.", len(broker.fetch_sessions)),
+        )
+        for name, doc, value in gauges:
+            yield GaugeMetricFamily(f"kafka_server_{name}", doc, value)
+        isr = broker.replication.isr
+        for name, doc, count in (
+            ("isrshrinks", "Replicas that left the in-sync replicas of a partition led here.", isr.shrinks),
+            ("isrexpands", "Replicas that joined the in-sync replicas of a partition led here.", isr.expands),
+            (
+                "failedisrupdates",
+                "Changes of in-sync replicas that the controller did not grant.",
+                isr.failed,
+            ),
+        ):
+            yield CounterMetricFamily(f"kafka_server_replicamanager_{name}", doc, count)
 
     def _groups(self) -> Iterable[Metric]:
         states = GaugeMetricFamily(

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from importlib import import_module
+from importlib.util import find_spec
 from struct import Struct
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -32,8 +33,8 @@ Handler = Callable[..., Any]
 
 One that registers `with_header` is given the request's header too."""
 
-_HEAD = Struct(">i").unpack_from
-"""API key and version as one number, which is what a connection keeps its shortcuts by."""
+_HEAD = Struct(">ii").unpack_from
+"""API key and version as one number, which is what a connection keeps its shortcuts by, and the correlation id."""
 
 Refusal = Callable[[Any, int, Refused], Any]
 """(request, version, refused) -> the response that says so."""
@@ -43,17 +44,44 @@ _wanting_headers: set[ApiKey] = set()
 
 
 def handles(
-    key: ApiKey, refusal: Refusal | None = None, *, with_header: bool = False
+    key: ApiKey, refusal: Refusal | None = None, *, with_header: bool = False, by_controller: bool = False
 ) -> Callable[[Handler], Handler]:
-    """Register a handler, and how its API says no to a whole request where there is no `error_code` on top."""
+    """Register a handler, and how its API says no to a whole request where there is no `error_code` on top.
+
+    `by_controller` says that only the controller carries it out: any other broker asks it to.
+    """
 
     def register(handler: Handler) -> Handler:
-        _handlers[key] = (handler, refusal)
+        _handlers[key] = (_at_controller(handler) if by_controller else handler, refusal)
         if with_header:
             _wanting_headers.add(key)
         return handler
 
     return register
+
+
+def _handler_of(api: Api) -> tuple[Handler, Refusal | None]:
+    module = f"barnabas.broker.handlers.{api.family}"
+    if api.key not in _handlers and find_spec(module) is not None:
+        import_module(module)
+    if api.key not in _handlers:
+        raise Malformed(f"{api.name}, which this broker does not answer")
+    return _handlers[api.key]
+
+
+def _at_controller(handler: Handler) -> Handler:
+    """The same on the controller; elsewhere its answer. A broker that asks is not sent on: it asks the next one."""
+
+    async def handle(broker: "Broker", request: Any, peer: "Connection") -> Any:
+        if broker.metadata.is_controller or peer.is_broker:
+            response = handler(broker, request, peer)
+            if asyncio.iscoroutine(response):
+                response = await response
+            await broker.controlling.announced()
+            return response
+        return await broker.to_controller.forward(request)
+
+    return handle
 
 
 class Route(NamedTuple):
@@ -107,9 +135,10 @@ class Router:
         """The answer's bytes, now or later, or None where none is wanted. Malformed costs the connection."""
         shortcuts = peer.shortcuts
         if shortcuts:
-            attempt = shortcuts.get(_HEAD(frame)[0])
+            head, correlation_id = _HEAD(frame)
+            attempt = shortcuts.get(head)
             if attempt is not None:
-                answer = attempt.answer(frame, peer)
+                answer = attempt.answer(frame, correlation_id, peer)
                 if answer is not None:
                     return answer
         started = perf_counter()
@@ -121,51 +150,36 @@ class Router:
             if route is None:
                 return self._unsupported(key, correlation_id)
         request = route.decode(frame, body_at)
-        response = self._handled(route, request, header, peer)
-        if route.shortcuts:
-            known = shortcuts.get(_HEAD(frame)[0])
-            for shortcut in route.shortcuts:
-                learned = shortcut.learn(route, frame, header, request, response, known)
-                if learned is not None:
-                    shortcuts[_HEAD(frame)[0]] = learned
-                    break
-        return self._given(route, request, response, correlation_id, peer, started)
+        return self.carry_out(route, request, header, peer, started, frame if route.shortcuts else None)
 
     def carry_out(
-        self, route: Route, request: Any, header: RequestHeader, peer: "Connection"
-    ) -> list[Chunk] | Later | None:
-        """The answer to a request that a shortcut has read."""
-        started = perf_counter()
-        response = self._handled(route, request, header, peer)
-        return self._given(route, request, response, header.correlation_id, peer, started)
-
-    def _handled(self, route: Route, request: Any, header: RequestHeader, peer: "Connection") -> Any:
-        """What the handler says: a response, None for no answer, or something to wait for."""
-        try:
-            if route.with_header:
-                return route.handle(self._broker, request, peer, header)
-            return route.handle(self._broker, request, peer)
-        except Refused as refused:
-            return _refuse(route, request, refused)
-        except Exception as error:
-            return _fail(route, request, peer.address, error)
-
-    def _given(
         self,
         route: Route,
         request: Any,
-        response: Any,
-        correlation_id: int,
+        header: RequestHeader,
         peer: "Connection",
         started: float,
+        to_learn: memoryview | None = None,
     ) -> list[Chunk] | Later | None:
+        """The answer to a request that the decoder or a shortcut has read; `to_learn` is a frame for shortcuts."""
+        try:
+            if route.with_header:
+                response = route.handle(self._broker, request, peer, header)
+            else:
+                response = route.handle(self._broker, request, peer)
+        except Refused as refused:
+            response = _refuse(route, request, refused)
+        except Exception as error:
+            response = _fail(route, request, peer.address, error)
+        if to_learn is not None:
+            _learn(route, to_learn, header, request, response, peer)
         if type(response) is route.response:
-            chunks = _encoded(route, response, correlation_id, peer.address)
+            chunks = _encoded(route, response, header.correlation_id, peer.address)
         elif response is None:
             chunks = None
         else:
             waited_for = response if type(response) is Promise else asyncio.ensure_future(response)
-            return Later(waited_for, route, request, correlation_id, peer.address, started)
+            return Later(waited_for, route, request, header.correlation_id, peer.address, started)
         route.metrics.observe(perf_counter() - started)
         return chunks
 
@@ -177,9 +191,7 @@ class Router:
             if key == ApiKey.API_VERSIONS:
                 return None
             raise Malformed(f"{api.name} in version {version}; spoken are {api.lowest} to {api.highest}")
-        if api.key not in _handlers:
-            import_module(f"barnabas.broker.handlers.{api.family}")
-        handler, refusal = _handlers[api.key]
+        handler, refusal = _handler_of(api)
         route = Route(
             api,
             version,
@@ -189,7 +201,7 @@ class Router:
             api.key in _wanting_headers,
             response_class(key),
             self._broker.metrics.api(api.name),
-            self._shortcuts_for(api),
+            [each for each in self._shortcuts_for(api) if each.suits(version)],
         )
         self._routes[key, version] = route
         return route
@@ -208,6 +220,39 @@ class Router:
         spoken = ApiVersion(api_key=key, min_version=api.announced_lowest, max_version=api.highest)
         response = ApiVersionsResponse(error_code=Code.UNSUPPORTED_VERSION, api_keys=[spoken])
         return encode_response(response, 0, correlation_id)
+
+
+class Threshold:
+    """Answers brokers only, while this one does not know its cluster yet: it would tell clients that there is no topic.
+
+    A client is hung up on, and comes again: then the server has the router itself.
+    """
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+
+    def answer(self, frame: memoryview, peer: "Connection") -> list[Chunk] | Later | None:
+        if not peer.is_broker and _HEAD(frame)[0] >> 16 != ApiKey.API_VERSIONS:
+            raise Malformed("a request before the broker knows its cluster")
+        return self._router.answer(frame, peer)
+
+
+def _learn(
+    route: Route,
+    frame: memoryview,
+    header: RequestHeader,
+    request: Any,
+    response: Any,
+    peer: "Connection",
+) -> None:
+    """Let the shortcuts see a request that went the general way: the first that has an attempt gives it."""
+    head, _ = _HEAD(frame)
+    known = peer.shortcuts.get(head)
+    for shortcut in route.shortcuts:
+        learned = shortcut.learn(route, frame, header, request, response, known)
+        if learned is not None:
+            peer.shortcuts[head] = learned
+            break
 
 
 def _encoded(route: Route, response: Any, correlation_id: int, address: str) -> list[Chunk]:
@@ -235,9 +280,7 @@ def _refuse(route: Route, request: Any, refused: Refused) -> Any:
 def refusal_of(request: Any, version: int, refused: Refused) -> Any:
     """The response that says no to a request, as its handler has it: for tests of what handlers ask."""
     api = APIS[request.api]
-    if api.key not in _handlers:
-        import_module(f"barnabas.broker.handlers.{api.family}")
-    _, refusal = _handlers[api.key]
+    _, refusal = _handler_of(api)
     if refusal is not None:
         return refusal(request, version, refused)
     return _told(api, response_class(api.key)(), version, refused)

@@ -18,8 +18,8 @@ class BothWays:
         self._warm = connect(broker)
         answer = attempt.answer
 
-        def watched(each: Any, frame: memoryview, peer: Any) -> Any:
-            found = answer(each, frame, peer)
+        def watched(each: Any, frame: memoryview, correlation_id: int, peer: Any) -> Any:
+            found = answer(each, frame, correlation_id, peer)
             self.taken.append(found is not None)
             return found
 

@@ -60,7 +60,7 @@ def test_what_is_read_is_what_decoding_gives(version: int, data: st.DataObject) 
     for correlation_id in (2, -1, 2**31 - 1):
         frame = seen(commit(*[data.draw(OFFSETS) for _ in range(count)]), version, correlation_id)
         header = read_request_header(frame)
-        assert known.read(frame) == (header, decode_request(header, frame))
+        assert known.read(frame, correlation_id) == (header, decode_request(header, frame))
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -71,10 +71,10 @@ def test_any_other_byte_that_differs_is_left_to_the_decoder(version: int) -> Non
     for at in range(len(frame)):
         changed = bytearray(frame)
         changed[at] ^= 0x55
-        free += known.read(memoryview(changed)) is not None
+        free += known.read(memoryview(changed), 1) is not None
     assert free == 4 + 2 * 8, "the correlation id and two offsets"
-    assert known.read(frame[:-1]) is None
-    assert known.read(memoryview(bytes(frame) + b"\0")) is None
+    assert known.read(frame[:-1], 1) is None
+    assert known.read(memoryview(bytes(frame) + b"\0"), 1) is None
 
 
 def test_the_request_that_is_learned_keeps_its_offsets() -> None:
@@ -88,25 +88,25 @@ def test_the_request_that_is_learned_keeps_its_offsets() -> None:
 def test_a_request_written_in_an_own_way_is_decoded_each_time() -> None:
     """A tagged field that nobody knows, at the end of the request, and no count of tags where it was."""
     frame = memoryview(bytes(seen(commit(7), 9))[:-1] + b"\x01\x05\x01x")
-    assert learned(frame).read(frame) is None
+    assert learned(frame).read(frame, 1) is None
 
 
 def test_a_large_commit_is_not_kept_with_its_connection() -> None:
     request = commit(7)
     request.topics[0].partitions[0].committed_metadata = "x" * 20_000
     frame = seen(request, 9)
-    assert learned(frame).read(frame) is None
+    assert learned(frame).read(frame, 1) is None
 
 
 def test_requests_that_never_repeat_are_not_learned_for_ever() -> None:
     known = unasked()
     for number in range(10):
         frame = seen(commit(1, group=f"group {number}"), 9)
-        assert known.read(frame) is None
+        assert known.read(frame, 1) is None
         header = read_request_header(frame)
         known.learn(frame, header, decode_request(header, frame))
-    assert known.read(seen(commit(2, group="group 9"), 9)) is None, "it was given up before"
-    assert known.read(seen(commit(2, group="group 3"), 9)) is not None, "and this came last before that"
+    assert known.read(seen(commit(2, group="group 9"), 9), 1) is None, "it was given up before"
+    assert known.read(seen(commit(2, group="group 3"), 9), 1) is not None, "and this came last before that"
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -18,7 +18,7 @@ from tests.broker.shortcuts.both_ways import BothWays
 from tests.broker.speaking import batch, connect, create, fetch_request, produce
 from tests.raw import RawConnection, frame_of
 
-VERSIONS = range(5, APIS[ApiKey.FETCH].highest + 1)
+VERSIONS = range(5, APIS[ApiKey.FETCH].offered + 1)
 DIVERGING_SINCE = 12
 
 

@@ -47,8 +47,8 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     taken: list[bool] = []
     answer = RepeatedProduce.answer
 
-    def watched(self: RepeatedProduce, frame: memoryview, peer: Any) -> Any:
-        found = answer(self, frame, peer)
+    def watched(self: RepeatedProduce, frame: memoryview, correlation_id: int, peer: Any) -> Any:
+        found = answer(self, frame, correlation_id, peer)
         taken.append(found is not None)
         return found
 

@@ -74,6 +74,9 @@ def test_answers_are_the_same(client: RawConnection, both_ways: Callable[[bytes]
         behind = {key: max(0, end - (dice.random() < 0.1)) for key, end in ends.items()}
         limits = {"max_bytes": dice.choice([1, 2000, 1 << 20]), "isolation_level": turn % 2}
         asked = request(lambda topic, index, at=behind: at[topic, index], **limits)  # type: ignore[misc]
+        for wanted in (part for each in asked.topics for part in each.partitions):
+            wanted.current_leader_epoch = dice.choice([-1, 0])
+            wanted.last_fetched_epoch = dice.choice([-1, 0])
         assert both_ways(frame_of(asked, VERSION, correlation_id=turn))
 
 
@@ -123,11 +126,21 @@ def test_no_more_elements_are_answered_than_are_decoded(topics: int) -> None:
     many = memoryview(start + varint + one * topics + bytes(frame[-3:]))
     with Broker() as broker:
         inside = running(broker)
-        found = WideFetches(inside, inside.server._router).answer(many, None)  # type: ignore[arg-type]
+        found = WideFetches(inside, inside.server.router).answer(many, 0, None)  # type: ignore[arg-type]
     assert (found is not None) == (topics < MOST_ELEMENTS)
     if found is None:
         with pytest.raises(Malformed, match="more than"):
             decoder(FetchRequest, VERSION)(many, header.body_at)
+
+
+def test_a_followers_fetch_is_not_answered_as_a_consumers(broker: Broker, client: RawConnection) -> None:
+    inside = running(broker)
+    shortcut = WideFetches(inside, inside.server.router)
+    asked = request(lambda topic, index: 0)
+    for replica, is_taken in ((-1, True), (7, False)):
+        asked.replica_id = replica
+        found = shortcut.answer(memoryview(frame_of(asked, VERSION)[4:]), 0, None)  # type: ignore[arg-type]
+        assert (found is not None) == is_taken
 
 
 def running(broker: Broker) -> Any:

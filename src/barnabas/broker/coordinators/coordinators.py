@@ -16,7 +16,7 @@ from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from barnabas.cluster.controller import WantedTopic, create_topic
+from barnabas.cluster.controller import WantedTopic
 from barnabas.cluster.image import ClusterImage
 from barnabas.config import BrokerConfig
 from barnabas.errors import Code, Refused
@@ -141,7 +141,7 @@ class Coordinators(Generic[M]):
             },
         )
         try:
-            await self._broker.metadata.change(lambda image: create_topic(image, wanted, config))
+            await self._broker.to_controller.create_topic(wanted)
             log.info("created %s with %d partitions", wanted.name, wanted.partitions)
         except Refused as refused:
             if refused.code is not Code.TOPIC_ALREADY_EXISTS:

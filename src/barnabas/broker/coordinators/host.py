@@ -2,7 +2,8 @@
 `coordinators`, and the same for whatever is coordinated.
 
 Always holds: records are applied in the order of the log, right after they are in it; an answer leaves when all
-that was in the log when it was given is below the high watermark: no answer tells of what could still be lost.
+that was in the log when it was given is below the high watermark: no answer tells of what could still be lost. One
+that waits too long for that is a refusal, and the client asks again.
 """
 
 import asyncio
@@ -139,8 +140,9 @@ class CoordinatorHost(Generic[M]):
         self._topics = self._topics_at_first = topics
         self.replayed = 0
         self._broker = broker
-        self._owed: deque[tuple[Offset, Replies]] = deque()
-        """Answers that wait for the high watermark."""
+        self._owed: deque[tuple[Offset, float, Replies]] = deque()
+        """Answers that wait for the high watermark, and until when."""
+        self._late: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = NEVER
         self._awake_by = NEVER
@@ -171,9 +173,7 @@ class CoordinatorHost(Generic[M]):
         effects = self.coordinator.resign(Code.NOT_COORDINATOR)
         for waiting, answer in effects.replies:
             waiting.give(answer)
-        for _, replies in self._owed:
-            for waiting, _ in replies:
-                waiting.give(Refused(Code.NOT_COORDINATOR))
+        self._refuse_owed(Code.NOT_COORDINATOR)
 
     # Loading
 
@@ -269,13 +269,37 @@ class CoordinatorHost(Generic[M]):
             for waiting, answer in replies:
                 waiting.give(answer)
         else:
-            self._owed.append((end, replies))
+            loop = asyncio.get_running_loop()
+            deadline = loop.time() + self._broker.config.offsets_commit_timeout_ms / 1000
+            self._owed.append((end, deadline, replies))
+            if self._late is None:
+                self._late = loop.call_at(deadline, self._expire)
             partition.watch(self)
+
+    def _expire(self) -> None:
+        """Tell clients to ask again whose answers have waited too long, as where too few replicas are in sync."""
+        self._late = None
+        loop = asyncio.get_running_loop()
+        while self._owed and self._owed[0][1] <= loop.time():
+            _, _, replies = self._owed.popleft()
+            for waiting, _ in replies:
+                waiting.give(Refused(append_code(Code.REQUEST_TIMED_OUT)))
+        if self._owed:
+            self._late = loop.call_at(self._owed[0][1], self._expire)
+
+    def _refuse_owed(self, code: Code) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+        while self._owed:
+            _, _, replies = self._owed.popleft()
+            for waiting, _ in replies:
+                waiting.give(Refused(code))
 
     def wake(self, partition: Partition) -> None:
         """The high watermark may have moved."""
         while self._owed and self._owed[0][0] <= self.partition.high_watermark:
-            _, replies = self._owed.popleft()
+            _, _, replies = self._owed.popleft()
             for waiting, answer in replies:
                 waiting.give(answer)
         if not self._owed:

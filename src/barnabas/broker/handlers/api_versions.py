@@ -1,11 +1,19 @@
-"""ApiVersions v0-4: what we speak. Newer versions than ours are answered by the router, in version 0."""
+"""ApiVersions v0-4: what we speak, to clients what they are offered of it, to brokers all.
+
+Newer versions than ours are answered by the router, in version 0.
+"""
 
 from typing import TYPE_CHECKING
 
 from barnabas.broker.network.connection import Connection
 from barnabas.broker.router import handles
 from barnabas.wire.apis import APIS, ApiKey
-from barnabas.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from barnabas.wire.messages.api_versions import (
+    BROKER_SOFTWARE,
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
 
 if TYPE_CHECKING:
     from barnabas.broker.broker import Broker
@@ -13,5 +21,13 @@ if TYPE_CHECKING:
 
 @handles(ApiKey.API_VERSIONS)
 def api_versions(broker: "Broker", request: ApiVersionsRequest, peer: Connection) -> ApiVersionsResponse:
-    spoken = sorted(APIS.values())
-    return ApiVersionsResponse(api_keys=[ApiVersion(a.key, a.announced_lowest, a.highest) for a in spoken])
+    to_broker = request.client_software_name == BROKER_SOFTWARE
+    if to_broker:
+        peer.is_of_broker()
+    return ApiVersionsResponse(
+        api_keys=[
+            ApiVersion(api.key, api.announced_lowest, highest)
+            for api in sorted(APIS.values())
+            if (highest := api.highest if to_broker else api.offered) >= 0
+        ]
+    )

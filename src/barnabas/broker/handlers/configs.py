@@ -1,8 +1,11 @@
-"""DescribeConfigs v1-4, AlterConfigs v0-2 (replaces all) and IncrementalAlterConfigs v0-1 (changes some)."""
+"""DescribeConfigs v1-4, AlterConfigs v0-2 (replaces all) and IncrementalAlterConfigs v0-1 (changes some).
+
+ListConfigResources v0-1: what has settings. Version 0 asks for client metrics alone, of which there are none here.
+"""
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,10 +17,12 @@ from barnabas.cluster.image import BrokersConfigured, Change, ClusterImage
 from barnabas.config import broker_settings, topic_settings
 from barnabas.errors import Code, Refused
 from barnabas.wire.apis import ApiKey
+from barnabas.wire.frames import RequestHeader
 from barnabas.wire.messages.configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
+    ConfigResource,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
@@ -26,6 +31,8 @@ from barnabas.wire.messages.configs import (
     DescribeConfigsSynonym,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
 )
 
 if TYPE_CHECKING:
@@ -39,6 +46,9 @@ class Resource(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
 
 
 class Wish(NamedTuple):
@@ -102,7 +112,20 @@ def _described(row: Row, synonyms: bool, docs: bool) -> DescribeConfigsResourceR
     return result
 
 
-@handles(ApiKey.ALTER_CONFIGS)
+def _nothing_altered(
+    request: AlterConfigsRequest | IncrementalAlterConfigsRequest, version: int, refused: Refused
+) -> AlterConfigsResponse | IncrementalAlterConfigsResponse:
+    """What all are told where no controller could be asked."""
+    rows = [
+        AlterConfigsResourceResponse(refused.code, refused.message, one.resource_type, one.resource_name)
+        for one in request.resources
+    ]
+    if isinstance(request, AlterConfigsRequest):
+        return AlterConfigsResponse(responses=rows)
+    return IncrementalAlterConfigsResponse(responses=rows)
+
+
+@handles(ApiKey.ALTER_CONFIGS, _nothing_altered, by_controller=True)
 async def alter_configs(
     broker: "Broker", request: AlterConfigsRequest, peer: Connection
 ) -> AlterConfigsResponse:
@@ -119,7 +142,7 @@ async def alter_configs(
     return AlterConfigsResponse(responses=rows)
 
 
-@handles(ApiKey.INCREMENTAL_ALTER_CONFIGS)
+@handles(ApiKey.INCREMENTAL_ALTER_CONFIGS, _nothing_altered, by_controller=True)
 async def incremental_alter_configs(
     broker: "Broker", request: IncrementalAlterConfigsRequest, peer: Connection
 ) -> IncrementalAlterConfigsResponse:
@@ -185,7 +208,7 @@ def _decided(broker: "Broker", image: ClusterImage, wish: Wish) -> list[Change]:
             return configure_topic(image, wish.name, configs, broker.config)
         case Resource.BROKER:
             if wish.name != ALL_BROKERS:
-                _check_broker(broker, wish.name)
+                _check_live(image, wish.name)
             current = {} if wish.afresh else image.broker_configs.get(wish.name, {})
             configs = altered(current, wish.alterations, broker_settings())
             return [BrokersConfigured(wish.name, checked_broker_configs(configs))]
@@ -201,3 +224,33 @@ def _check_broker(broker: "Broker", name: str) -> None:
         raise Refused(
             Code.INVALID_REQUEST, f"The request is invalid: this is broker {broker.id}, not {name!r}."
         )
+
+
+def _check_live(image: ClusterImage, name: str) -> None:
+    """The controller changes the settings of every broker that there is."""
+    if name not in map(str, image.brokers):
+        raise Refused(
+            Code.INVALID_REQUEST, f"The request is invalid: there is no broker {name!r} in the cluster."
+        )
+
+
+@handles(ApiKey.LIST_CONFIG_RESOURCES, with_header=True)
+def list_config_resources(
+    broker: "Broker", request: ListConfigResourcesRequest, peer: Connection, header: RequestHeader
+) -> ListConfigResourcesResponse:
+    if header.api_version == 0:
+        return ListConfigResourcesResponse()
+    image = broker.metadata.image
+    brokers = list(map(str, image.brokers))
+    names: dict[int, Iterable[str]] = {
+        Resource.TOPIC: image.topics,
+        Resource.BROKER: brokers,
+        Resource.BROKER_LOGGER: brokers,
+        Resource.CLIENT_METRICS: (),
+        Resource.GROUP: (),
+    }
+    wanted = dict.fromkeys(request.resource_types) or names
+    if any(kind not in names for kind in wanted):
+        raise Refused(Code.UNSUPPORTED_VERSION)
+    rows = [ConfigResource(name, kind) for kind in wanted for name in names[kind]]
+    return ListConfigResourcesResponse(config_resources=rows)

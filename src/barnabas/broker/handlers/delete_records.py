@@ -1,6 +1,7 @@
 """DeleteRecords v0-2: everything below an offset goes; the answer is where each log now starts.
 
-Where it starts is on the disk before the answer: after kill -9 what was deleted does not come back.
+Where it starts is on the disk before the answer: after kill -9 what was deleted does not come back. Followers hear of
+it with their next fetch; the answer waits until all that live start there too, or until its time is up.
 """
 
 from typing import TYPE_CHECKING
@@ -46,6 +47,10 @@ async def delete_records(
         try:
             await broker.log_starts.write(partition)
             broker.replicas.leader(*partition.tp)  # it may have gone meanwhile
+            outcome = await partition.all_start_at(Offset(row.low_watermark), request.timeout_ms)
+            if outcome is not None:
+                raise outcome
+            row.low_watermark = partition.low_watermark()
         except Refused as refused:
             row.low_watermark = -1
             _refuse(broker, row, refused, partition.tp.topic)

@@ -1,15 +1,19 @@
-"""Fetch v4-12: offsets in, record batches out, straight from the files.
+"""Fetch v4-17: offsets in, record batches out, straight from the files. Followers are served by their sessions.
 
 A fetch that finds less than `min_bytes` parks: it watches its partitions and is tried again when one of them
 grows, until `max_wait_ms` has passed. The first batch comes back whole whatever its size, or a reader with
-small limits would be stuck. No fetch sessions: the answer's session id 0 tells clients to ask in full.
+small limits would be stuck. A client may keep a session (`fetch_sessions`), and may read from a replica in its rack
+(KIP-392): the leader tells it which, and that one serves what it knows to be committed.
 """
 
 import asyncio
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
+from barnabas.broker.fetch_sessions import FINAL_EPOCH, FetchSession
 from barnabas.broker.network.connection import FLAT, Connection
 from barnabas.broker.network.promise import Promise
+from barnabas.broker.partitions.follower import Follower
 from barnabas.broker.partitions.leader import Leader
 from barnabas.broker.partitions.partition import Partition
 from barnabas.broker.router import handles
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
 
 READ_COMMITTED = 1
 ZSTD_SINCE = 10
+IDS_SINCE = 13
 NOTHING = b""
 """Not null: librdkafka takes null records for a broken answer."""
 
@@ -42,17 +47,31 @@ Answer: TypeAlias = FetchResponse | list[Chunk]
 @handles(ApiKey.FETCH, with_header=True)
 def fetch(
     broker: "Broker", request: FetchRequest, peer: Connection, header: RequestHeader
-) -> FetchResponse | Promise[Answer]:
-    if request.session_id != 0:
-        raise Refused(Code.FETCH_SESSION_ID_NOT_FOUND)
-    reading = Reading(broker, request, knows_zstd=header.api_version >= ZSTD_SINCE)
+) -> FetchResponse | Promise[Answer] | Promise[FetchResponse]:
+    if request.replica_id >= 0 or request.replica_state is not None:
+        return broker.replication.serve(request, peer)
+    if header.api_version >= IDS_SINCE:
+        _name_topics(broker, request)
+    session = None
+    if request.session_id or request.session_epoch != FINAL_EPOCH:
+        slots = broker.config.max_incremental_fetch_session_cache_slots
+        session = broker.fetch_sessions.begin(request, slots, broker.clock.now())
+    reading = Reading(broker, request, knows_zstd=header.api_version >= ZSTD_SINCE, session=session)
     for topic in request.topics:
         name = topic.topic
-        rows = [reading.row(name, wanted) for wanted in topic.partitions]
-        reading.response.responses.append(FetchTopicResponse(name, rows))
+        rows = reading.rows(name, topic.partitions)
+        reading.response.responses.append(FetchTopicResponse(name, rows, topic_id=topic.topic_id))
     if reading.is_enough or request.max_wait_ms <= 0:
-        return reading.response
+        return reading.answer()
     return ParkedFetch(broker, request, reading).answer
+
+
+def _name_topics(broker: "Broker", request: FetchRequest) -> None:
+    """Give the topics of a request the names that go with their ids."""
+    find = broker.metadata.image.topic_by_id
+    for topic in request.topics:
+        found = find(topic.topic_id)
+        topic.topic = found.name if found is not None else ""
 
 
 class Reading:
@@ -65,14 +84,25 @@ class Reading:
         "_knows_zstd",
         "_left",
         "_min_bytes",
+        "_rack",
+        "_session",
         "failed",
         "found",
         "response",
     )
 
-    def __init__(self, broker: "Broker", request: FetchRequest, *, knows_zstd: bool) -> None:
+    def __init__(
+        self,
+        broker: "Broker",
+        request: FetchRequest,
+        *,
+        knows_zstd: bool,
+        session: FetchSession | None = None,
+    ) -> None:
         self._broker = broker
-        self._find = broker.replicas.find_leader
+        self._rack = request.rack_id
+        self._session = session
+        self._find = broker.replicas.lookup_leader
         self._committed = request.isolation_level == READ_COMMITTED
         self._left = min(request.max_bytes, broker.config.fetch_max_bytes)
         self._min_bytes = request.min_bytes
@@ -86,24 +116,80 @@ class Reading:
         """Whether it may go: with the bytes that were asked for, or with an error, which leaves at once."""
         return self.found >= self._min_bytes or self.failed
 
+    def answer(self) -> FetchResponse:
+        """All of it, or, in a session, what has changed."""
+        return self.response if self._session is None else self._session.tell(self.response)
+
+    def find(self, topic: str, index: int) -> Leader | Follower | None:
+        """The partition to read: where it is led, or, for a reader that looks for the nearest replica, any."""
+        leader = self._find((topic, index))
+        if leader is not None or not self._rack:
+            return leader
+        found = self._broker.replicas.find(topic, index)
+        return found if isinstance(found, Follower) else None
+
+    def rows(self, topic: str, partitions: list[FetchPartition]) -> list[FetchPartitionResponse]:
+        """A topic's part of the answer."""
+        if self._rack:
+            return [self._row_for_rack(topic, wanted) for wanted in partitions]
+        find, knows_zstd = self._find, self._knows_zstd
+        rows = []
+        # Hot: 0.25 us for a partition of which all is read, and there may be a thousand of these.
+        for wanted in partitions:
+            index, offset = wanted.partition, wanted.fetch_offset
+            partition = find((topic, index))
+            if partition is not None and offset == partition.high_watermark:
+                log, epoch = partition.log, partition.epoch
+                known, fetched = wanted.current_leader_epoch, wanted.last_fetched_epoch
+                if (
+                    (known == -1 or known == epoch)
+                    and (fetched == -1 or fetched == epoch)
+                    and log.producers.first_unstable is None
+                    and (knows_zstd or log.config.compression_type != "zstd")
+                ):
+                    rows.append(_idle_row(index, offset, log.start))
+                    continue
+            rows.append(self.row(topic, wanted))
+        return rows
+
     def row(self, topic: str, wanted: FetchPartition) -> FetchPartitionResponse:
-        """One partition's part. 0.35 us for a reader that has read all, and there may be a thousand of these."""
-        partition = self._find(topic, wanted.partition)
-        if partition is not None:
-            idle = self._broker.idle_rows.find(topic, partition, wanted)
-            if idle is not None:
-                return idle
+        """One partition's part."""
+        if self._rack:
+            return self._row_for_rack(topic, wanted)
+        partition = self._find((topic, wanted.partition))
         try:
-            row = self.read(partition or self._broker.replicas.leader(topic, wanted.partition), wanted)
+            return self.read(partition or self._broker.replicas.leader(topic, wanted.partition), wanted)
         except Refused as refused:
             self.failed = True
             self._broker.note_refusal("Fetch", refused, topic, wanted.partition)
             return _refused(partition, wanted, refused)
-        if wanted.fetch_offset == row.high_watermark and row.diverging_epoch is None:
-            self._broker.idle_rows.keep(topic, row, len(self._broker.replicas))
-        return row
 
-    def read(self, partition: Leader, wanted: FetchPartition) -> FetchPartitionResponse:
+    def _row_for_rack(self, topic: str, wanted: FetchPartition) -> FetchPartitionResponse:
+        """The same for a reader that may be told of a replica in its rack."""
+        partition = self.find(topic, wanted.partition)
+        try:
+            if partition is None:
+                partition = self._broker.replicas.leader(topic, wanted.partition)
+            nearest = self._broker.replication.nearest(partition, self._rack, Offset(wanted.fetch_offset))
+            if nearest is None:
+                return self.read(partition, wanted)
+            self._check(partition, wanted)
+        except Refused as refused:
+            self.failed = True
+            self._broker.note_refusal("Fetch", refused, topic, wanted.partition)
+            return _refused(partition, wanted, refused)
+        self.failed = True  # to be told at once
+        return FetchPartitionResponse(
+            wanted.partition,
+            0,
+            partition.high_watermark,
+            partition.last_stable,
+            partition.log.start,
+            preferred_read_replica=nearest,
+            records=NOTHING,
+        )
+
+    def read(self, partition: Leader | Follower, wanted: FetchPartition) -> FetchPartitionResponse:
         """One partition's part, looked for in its log; raises Refused."""
         row = self._read(partition, wanted)
         if row.records:
@@ -130,12 +216,12 @@ class Reading:
         self.found += size
         self._left -= size
 
-    def _check(self, partition: Leader, wanted: FetchPartition) -> None:
+    def _check(self, partition: Leader | Follower, wanted: FetchPartition) -> None:
         partition.check_epoch(wanted.current_leader_epoch)
         if not self._knows_zstd and partition.log.config.compression_type == "zstd":
             raise Refused(Code.UNSUPPORTED_COMPRESSION_TYPE)
 
-    def _read(self, partition: Leader, wanted: FetchPartition) -> FetchPartitionResponse:
+    def _read(self, partition: Leader | Follower, wanted: FetchPartition) -> FetchPartitionResponse:
         self._check(partition, wanted)
         row = FetchPartitionResponse(
             wanted.partition,
@@ -163,7 +249,15 @@ class Reading:
         return row
 
 
-def _refused(partition: Leader | None, wanted: FetchPartition, refused: Refused) -> FetchPartitionResponse:
+@lru_cache(1 << 14)
+def _idle_row(index: int, high_watermark: int, log_start: int) -> FetchPartitionResponse:
+    """What a reader that has read all of a partition is told: the same of all partitions with the same numbers."""
+    return FetchPartitionResponse(index, 0, high_watermark, high_watermark, log_start, records=NOTHING)
+
+
+def _refused(
+    partition: Leader | Follower | None, wanted: FetchPartition, refused: Refused
+) -> FetchPartitionResponse:
     row = FetchPartitionResponse(wanted.partition, refused.code, -1, records=NOTHING)
     if partition is not None and refused.code is Code.OFFSET_OUT_OF_RANGE:
         row.high_watermark = partition.high_watermark
@@ -191,7 +285,7 @@ class ParkedFetch:
         self._reading = reading
         self._woken: list[Partition] = []
         self._places: dict[Partition, tuple[FetchTopicResponse, int, FetchPartition]] = {}
-        find = broker.replicas.find_leader
+        find = reading.find
         for topic, answered in zip(request.topics, reading.response.responses, strict=True):
             for number, wanted in enumerate(topic.partitions):
                 partition = find(topic.topic, wanted.partition)
@@ -221,7 +315,7 @@ class ParkedFetch:
             self._finish()
 
     def _finish(self) -> None:
-        self.answer.give(self._reading.response)
+        self.answer.give(self._reading.answer())
 
     def _leave(self, answer: Promise[Answer]) -> None:
         self._rounds.afterwards(self._clear)

@@ -49,6 +49,9 @@ def _find(partition: Leader, timestamp: int, committed: bool) -> tuple[Millis, O
     nothing = (NO_TIMESTAMP, NO_OFFSET)
     match timestamp:
         case -1:  # latest
+            if partition.is_behind_its_epoch:
+                # An earlier leader may have shown more than this one knows to be committed (KIP-207).
+                raise Refused(Code.OFFSET_NOT_AVAILABLE)
             return NO_TIMESTAMP, below
         case -2 | -4:  # earliest; earliest on this machine: we have no other storage
             return NO_TIMESTAMP, partition.log.start

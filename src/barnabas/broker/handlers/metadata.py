@@ -1,4 +1,7 @@
-"""Metadata v0-12: brokers, topics, and the leader of each partition; creates unknown topics where allowed."""
+"""Metadata v0-12: brokers, topics, and the leader of each partition; creates unknown topics where allowed.
+
+DescribeTopicPartitions v0 tells of topics page by page, in the order of their names, and creates none.
+"""
 
 import logging
 import uuid
@@ -7,17 +10,22 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.network.connection import Connection
 from barnabas.broker.router import handles
-from barnabas.cluster.controller import INTERNAL_TOPICS, WantedTopic, check_name, create_topic
+from barnabas.cluster.controller import INTERNAL_TOPICS, WantedTopic, check_name
 from barnabas.cluster.image import ClusterImage, TopicImage
 from barnabas.errors import Code, Refused
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.metadata import (
+    DescribedPartition,
+    DescribedTopic,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
+    TopicPartitionCursor,
 )
 from barnabas.wire.schema import NO_ID
 
@@ -25,6 +33,9 @@ if TYPE_CHECKING:
     from barnabas.broker.broker import Broker
 
 log = logging.getLogger("barnabas.topics")
+
+MOST_PARTITIONS = 2000
+"""Of one page, whatever is asked for: Kafka's max.request.partition.size.limit."""
 
 
 @handles(ApiKey.METADATA)
@@ -77,7 +88,7 @@ async def _found(broker: "Broker", wanted: MetadataRequestTopic, create: bool) -
 async def _created(broker: "Broker", name: str) -> TopicImage:
     wanted = WantedTopic(name, uuid.uuid4())
     try:
-        await broker.metadata.change(lambda image: create_topic(image, wanted, broker.config))
+        await broker.to_controller.create_topic(wanted)
         log.info("created topic %s because a client asked for it", name)
     except Refused as refused:
         if refused.code is not Code.TOPIC_ALREADY_EXISTS:
@@ -104,3 +115,65 @@ def _described(broker: "Broker", topic: TopicImage) -> MetadataResponseTopic:
             )
         )
     return MetadataResponseTopic(0, topic.name, topic.id, topic.name in INTERNAL_TOPICS, rows)
+
+
+@handles(
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+    lambda request, version, refused: DescribeTopicPartitionsResponse(
+        topics=[DescribedTopic(refused.code, topic.name) for topic in request.topics]
+    ),
+)
+def describe_topic_partitions(
+    broker: "Broker", request: DescribeTopicPartitionsRequest, peer: Connection
+) -> DescribeTopicPartitionsResponse:
+    cursor = request.cursor
+    if cursor is not None and cursor.partition_index < 0:
+        raise Refused(Code.INVALID_REQUEST)
+    wanted = {topic.name for topic in request.topics} or broker.metadata.image.topics.keys()
+    left = min(max(request.response_partition_limit, 1), MOST_PARTITIONS)
+    response = DescribeTopicPartitionsResponse()
+    for name in sorted(wanted):
+        begin = 0
+        if cursor is not None and name <= cursor.topic_name:
+            if name < cursor.topic_name:
+                continue
+            begin = cursor.partition_index
+        if not left:
+            response.next_cursor = TopicPartitionCursor(name, begin)
+            break
+        row = _page_of(broker, name, begin, left)
+        response.topics.append(row)
+        left -= len(row.partitions)
+        topic = broker.metadata.image.topics.get(name)
+        end = begin + len(row.partitions)
+        if topic is not None and end < len(topic.partitions):
+            response.next_cursor = TopicPartitionCursor(name, end)
+            break
+    return response
+
+
+def _page_of(broker: "Broker", name: str, begin: int, limit: int) -> DescribedTopic:
+    """Some partitions of a topic, from `begin` on."""
+    topic = broker.metadata.image.topics.get(name)
+    if topic is None:
+        code = Code.UNKNOWN_TOPIC_OR_PARTITION
+        try:
+            check_name(name)
+        except Refused as refused:
+            code = refused.code
+        return DescribedTopic(code, name)
+    rows = [
+        DescribedPartition(
+            row.error_code,
+            row.partition_index,
+            row.leader_id,
+            row.leader_epoch,
+            row.replica_nodes,
+            row.isr_nodes,
+            list(topic.partitions[row.partition_index].elr),
+            [],
+            row.offline_replicas,
+        )
+        for row in _described(broker, topic).partitions[begin : begin + limit]
+    ]
+    return DescribedTopic(Code.NONE, name, topic.id, name in INTERNAL_TOPICS, rows)

@@ -4,15 +4,15 @@ Each partition is answered for itself: one that is refused leaves the others alo
 where a batch of it is refused the connection is closed: there is no other way to tell.
 """
 
-from collections.abc import Awaitable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.broker.network.connection import Connection
-from barnabas.broker.partitions.acceptance import accept, is_stored, stored
-from barnabas.broker.partitions.leader import Leader
+from barnabas.broker.network.promise import Promise
+from barnabas.broker.partitions.acceptance import accept, when_stored
+from barnabas.broker.partitions.acknowledgements import Outcome
 from barnabas.broker.router import handles
 from barnabas.errors import Code, Refused
-from barnabas.log.log import Appended
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.frames import RequestHeader
 from barnabas.wire.messages.produce import (
@@ -41,8 +41,9 @@ def refuse_all(request: ProduceRequest, version: int, refused: Refused) -> Produ
 @handles(ApiKey.PRODUCE, refuse_all, with_header=True)
 def produce(
     broker: "Broker", request: ProduceRequest, peer: Connection, header: RequestHeader
-) -> ProduceResponse | Awaitable[ProduceResponse] | None:
-    if request.acks not in (-1, 1, 0):
+) -> ProduceResponse | Promise[ProduceResponse] | None:
+    acks = request.acks
+    if acks not in (-1, 1, 0):
         raise Refused(Code.INVALID_REQUIRED_ACKS)
     if request.transactional_id is not None:
         raise Refused(
@@ -58,37 +59,49 @@ def produce(
         rows = []
         for part in topic.partition_data:
             try:
-                partition, appended = accept(broker, name, part.index, part.records, version=version, now=now)
+                partition, appended, is_stored = accept(
+                    broker, name, part.index, part.records, version, acks, now
+                )
                 log = partition.log
                 row = ProducePartitionResponse(part.index, 0, appended.first, appended.append_time, log.start)
-                if not is_stored(partition, appended):
-                    waiting.append((partition, appended, row))
+                if acks != 0 and not is_stored:
+                    outcome = when_stored(broker, partition, appended, acks, request.timeout_ms)
+                    waiting.append((outcome, row))
             except Refused as refused:
                 failed = True
                 broker.note_refusal("Produce", refused, name, part.index)
                 row = refused_row(part.index, refused)
             rows.append(row)
         answers.append(ProduceTopicResponse(name, rows))
-    if request.acks == 0:
+    if acks == 0:
         if failed:
             peer.close()
         return None
     response = ProduceResponse(answers)
-    return _when_stored(broker, response, waiting) if waiting else response
+    return WaitingProduce(response, waiting).answer if waiting else response
 
 
-async def _when_stored(
-    broker: "Broker",
-    response: ProduceResponse,
-    waiting: list[tuple[Leader, Appended, ProducePartitionResponse]],
-) -> ProduceResponse:
-    """Answer only when every batch counts as stored."""
-    for partition, appended, row in waiting:
-        try:
-            await stored(broker, partition, appended)
-        except Refused as refused:
+class WaitingProduce:
+    """Mutable: an answer that leaves when every batch counts as stored, or cannot be."""
+
+    __slots__ = ("_left", "_response", "answer")
+
+    def __init__(
+        self, response: ProduceResponse, waiting: list[tuple[Outcome, ProducePartitionResponse]]
+    ) -> None:
+        self.answer: Promise[ProduceResponse] = Promise()
+        self._response = response
+        self._left = len(waiting)
+        for outcome, row in waiting:
+            outcome.add_done_callback(partial(self._stored, row))
+
+    def _stored(self, row: ProducePartitionResponse, outcome: Outcome) -> None:
+        refused = outcome.result()
+        if refused is not None:
             row.error_code, row.base_offset, row.error_message = refused.code, -1, refused.message
-    return response
+        self._left -= 1
+        if not self._left:
+            self.answer.give(self._response)
 
 
 def refused_row(index: int, refused: Refused) -> ProducePartitionResponse:

@@ -40,7 +40,16 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.topics")
 
 
-@handles(ApiKey.CREATE_TOPICS)
+def _no_topic_made(request: CreateTopicsRequest, version: int, refused: Refused) -> CreateTopicsResponse:
+    """What all are told where no controller could be asked."""
+    rows = [
+        CreatableTopicResult(t.name, error_code=refused.code, error_message=refused.message)
+        for t in request.topics
+    ]
+    return CreateTopicsResponse(topics=rows)
+
+
+@handles(ApiKey.CREATE_TOPICS, _no_topic_made, by_controller=True)
 async def create_topics(
     broker: "Broker", request: CreateTopicsRequest, peer: Connection
 ) -> CreateTopicsResponse:
@@ -65,7 +74,7 @@ def _check_once(name: str, times: int) -> None:
         )
 
 
-async def _change(broker: "Broker", decide: Decision, timeout_ms: int) -> None:
+async def change_in_time(broker: "Broker", decide: Decision, timeout_ms: int) -> None:
     """Wait for a change as long as its client does. What takes longer goes on, if its turn has come."""
     try:
         await asyncio.wait_for(broker.metadata.change(decide), timeout_ms / 1000 if timeout_ms > 0 else None)
@@ -97,7 +106,9 @@ async def _create(
         topic.name
     ]
     if not request.validate_only:
-        await _change(broker, lambda image: create_topic(image, wanted, broker.config), request.timeout_ms)
+        await change_in_time(
+            broker, lambda image: create_topic(image, wanted, broker.config), request.timeout_ms
+        )
         log.info("created topic %s with %d partitions", made.name, len(made.partitions))
     configs = [
         CreatableTopicConfigs(row.name, row.value, row.read_only, row.source, False)
@@ -112,7 +123,13 @@ async def _create(
     )
 
 
-@handles(ApiKey.DELETE_TOPICS)
+def _no_topic_deleted(request: DeleteTopicsRequest, version: int, refused: Refused) -> DeleteTopicsResponse:
+    wanted = request.topics or [DeleteTopicState(name) for name in request.topic_names]
+    rows = [DeletableTopicResult(t.name, t.topic_id, refused.code, refused.message) for t in wanted]
+    return DeleteTopicsResponse(responses=rows)
+
+
+@handles(ApiKey.DELETE_TOPICS, _no_topic_deleted, by_controller=True)
 async def delete_topics(
     broker: "Broker", request: DeleteTopicsRequest, peer: Connection
 ) -> DeleteTopicsResponse:
@@ -153,12 +170,19 @@ async def _delete(broker: "Broker", state: DeleteTopicState, timeout_ms: int) ->
         name = found.name
     gone = name
     image = broker.metadata.image
-    await _change(broker, lambda image: delete_topic(image, gone, broker.config), timeout_ms)
+    await change_in_time(broker, lambda image: delete_topic(image, gone, broker.config), timeout_ms)
     log.info("deleted topic %s", gone)
     return DeletableTopicResult(gone, image.topics[gone].id if gone in image.topics else topic_id)
 
 
-@handles(ApiKey.CREATE_PARTITIONS)
+def _no_partition_made(
+    request: CreatePartitionsRequest, version: int, refused: Refused
+) -> CreatePartitionsResponse:
+    rows = [CreatePartitionsTopicResult(t.name, refused.code, refused.message) for t in request.topics]
+    return CreatePartitionsResponse(results=rows)
+
+
+@handles(ApiKey.CREATE_PARTITIONS, _no_partition_made, by_controller=True)
 async def create_partitions(
     broker: "Broker", request: CreatePartitionsRequest, peer: Connection
 ) -> CreatePartitionsResponse:
@@ -186,7 +210,7 @@ async def _add_partitions(
     if request.validate_only:
         add_partitions(broker.metadata.image, topic.name, topic.count, assignments)
         return
-    await _change(
+    await change_in_time(
         broker,
         lambda image: add_partitions(image, topic.name, topic.count, assignments),
         request.timeout_ms,

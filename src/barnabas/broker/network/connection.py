@@ -74,6 +74,8 @@ class Connection:
         "address",
         "bytes_in",
         "bytes_out",
+        "is_broker",
+        "on_more",
         "shortcuts",
     )
 
@@ -90,6 +92,10 @@ class Connection:
         self.active = True
         self.bytes_in = 0
         self.bytes_out = 0
+        self.is_broker = False
+        """Whether another broker is at the other end."""
+        self.on_more: Callable[[], None] | None = None
+        """Called when more comes while an answer is owed: a follower that asks again wants the first answer now."""
         self.shortcuts: dict[int, Attempt] = {}
         """The router's: attempts at frames that repeat earlier ones, by API key and version as one number."""
         self._loop = asyncio.get_running_loop()
@@ -121,7 +127,7 @@ class Connection:
         if self._closed:
             return
         self._closed = True
-        self._rounds.ignore(self._fd)
+        self._rounds.forget(self._fd)
         if self._writing:
             self._loop.remove_writer(self._fd)
         self._sock.close()
@@ -129,6 +135,11 @@ class Connection:
             self._pending.waited_for.cancel()
         self._out.clear()
         self._on_close(self)
+
+    def is_of_broker(self) -> None:
+        """Another broker is at the other end."""
+        self.is_broker = True
+        self._rounds.is_broker(self._fd)
 
     def shrink(self) -> None:
         """Give the buffer back while nothing is in it."""
@@ -176,6 +187,8 @@ class Connection:
         self._end = end + count
         if self._pending is None and not self._out:
             self._serve()
+        elif self.on_more is not None:
+            self.on_more()
 
     def _make_room(self, wanted: int) -> None:
         """Move what has come of a frame to the front, of a larger buffer if need be.
@@ -237,6 +250,7 @@ class Connection:
             later.waited_for.cancel()
             return
         self._pending = later
+        self._rounds.parked.add(self._fd)
         later.waited_for.add_done_callback(self._unpark)
 
     def _unpark(self, done: "asyncio.Future[Any] | Promise[Any]") -> None:

@@ -4,7 +4,8 @@ Made by handlers that park a request; the connection waits for it. It has what a
 future, which would call back only on the next turn of the loop: a fetch that waits for a produce saves two of them.
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Generator
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -43,6 +44,12 @@ class Promise(Generic[T]):
             callback(self)
         else:
             self._callbacks.append(callback)
+
+    def __await__(self) -> Generator[Any, None, T]:
+        future = asyncio.get_running_loop().create_future()
+        self.add_done_callback(lambda _: None if future.done() else future.set_result(None))
+        yield from future
+        return self.result()
 
     def done(self) -> bool:
         return self._done

@@ -43,6 +43,9 @@ class Rounds:
         self._loop = loop
         self._epoll = select.epoll()
         self._readers: dict[int, Callable[[], None]] = {}
+        self._brokers: set[int] = set()
+        self.parked: set[int] = set()
+        """Descriptors whose request of this round waits for something: they ask nothing before it is answered."""
         self._awake_until = 0.0
         self._awake = False
         self._credit = 0
@@ -57,6 +60,15 @@ class Rounds:
         """The opposite; before the descriptor is closed."""
         if self._readers.pop(fd, None) is not None:
             self._epoll.unregister(fd)
+
+    def is_broker(self, fd: int) -> None:
+        """What is heard here comes from another broker: it is not stayed awake for."""
+        self._brokers.add(fd)
+
+    def forget(self, fd: int) -> None:
+        """The descriptor is about to be closed."""
+        self.ignore(fd)
+        self._brokers.discard(fd)
 
     def wake(self, action: Callable[[], None]) -> None:
         """Call this when all have been read, for a parked request that waits for what they sent. It is answered first:
@@ -102,8 +114,13 @@ class Rounds:
         if self._afterwards:
             done, self._afterwards = self._afterwards, []
             self._call_all(done)
-        if len(events) < FEW:
+        if len(events) < FEW and (not self._brokers or self._is_worth_it(events)):
             self._stay_awake()
+        self.parked.clear()
+
+    def _is_worth_it(self, events: list[tuple[int, int]]) -> bool:
+        """Whether a client was answered and may ask again at once. Brokers of this machine need the core more."""
+        return any(fd not in self._brokers and fd not in self.parked for fd, _ in events)
 
     def _wake_all(self) -> None:
         heard, self.owing = self.owing, []

@@ -8,6 +8,8 @@ import errno
 import logging
 import socket
 from collections import Counter
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias
 
 from barnabas.broker.network.connection import Answers, Connection, log_limiter
 from barnabas.broker.network.listener import Listener
@@ -21,20 +23,36 @@ ACCEPT_PAUSE_SECONDS = 0.2
 log = logging.getLogger("barnabas.server")
 
 
+class ListeningSocket(Protocol):
+    """What the server needs of the socket that it accepts connections from."""
+
+    def fileno(self) -> int: ...
+    def accept(self) -> tuple[socket.socket, Any]: ...
+    def getsockname(self) -> Any: ...
+    def close(self) -> None: ...
+
+
+Listen: TypeAlias = Callable[[Listener, BrokerConfig], ListeningSocket]
+"""The port to the network that clients come from: a simulation has another one."""
+
+
 class Server:
     """Hands each accepted socket to a `Connection`."""
 
-    def __init__(self, listener: Listener, router: Answers, config: BrokerConfig) -> None:
+    def __init__(
+        self, listener: Listener, router: Answers, config: BrokerConfig, listen: Listen | None = None
+    ) -> None:
         self.config = config
         self.connections: dict[Connection, float] = {}
         """Each connection, and when it was last seen silent by the sweep (0 while it is busy)."""
         self.accepted = 0
         self.bytes_in_closed = 0
         self.bytes_out_closed = 0
-        self._router = router
+        self.router = router
+        """What answers the connections that come from now on."""
         self._per_address: Counter[str] = Counter()
         self._loop = asyncio.get_running_loop()
-        self._socket = _listen(listener, config)
+        self._socket = (listen or _listen)(listener, config)
         self.rounds = Rounds(self._loop)
         self._sweeping: asyncio.TimerHandle | None = None
 
@@ -101,7 +119,7 @@ class Server:
         self.accepted += 1
         self._per_address[host] += 1
         max_request = self.config.socket_request_max_bytes
-        newcomer = Connection(sock, host, self._router, self.rounds, max_request, self._farewell)
+        newcomer = Connection(sock, host, self.router, self.rounds, max_request, self._farewell)
         self.connections[newcomer] = 0.0
 
     def _farewell(self, connection: Connection) -> None:

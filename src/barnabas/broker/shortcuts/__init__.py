@@ -33,7 +33,9 @@ MODULES = {
 class Attempt(Protocol):
     """What a connection keeps of its requests of one API and version."""
 
-    def answer(self, frame: memoryview, peer: "Connection") -> "list[Chunk] | Later | None":
+    def answer(
+        self, frame: memoryview, correlation_id: int, peer: "Connection"
+    ) -> "list[Chunk] | Later | None":
         """The answer to a frame, now or later; None where the general way must be taken."""
 
 
@@ -41,6 +43,9 @@ class Shortcut(Protocol):
     """One way to save work, made once a broker."""
 
     def __init__(self, broker: "Broker", router: "Router") -> None: ...
+
+    def suits(self, version: int) -> bool:
+        """Whether there is anything to learn from requests of a version: the others are not shown."""
 
     def learn(
         self,

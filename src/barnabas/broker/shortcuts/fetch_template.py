@@ -14,7 +14,9 @@ from barnabas.wire.frames import encode_response
 from barnabas.wire.messages.fetch import FetchPartitionResponse, FetchResponse, FetchTopicResponse
 from barnabas.wire.schema import Chunk
 
-_LOG_START_SINCE = 5
+LOG_START_SINCE = 5
+"""The oldest version that any client of today speaks."""
+
 _COMPACT_SINCE = 12
 _NUMBERS = Struct(">qqq")
 _OPEN = -0x0102030405060708, -0x1112131415161718, -0x2122232425262728
@@ -49,10 +51,8 @@ class FetchTemplate(NamedTuple):
 
 
 @lru_cache(4096)
-def fetch_template(topic: str, index: int, version: int) -> FetchTemplate | None:
-    """For one partition and one version of Fetch; None for versions older than any client of today speaks."""
-    if version < _LOG_START_SINCE:
-        return None
+def fetch_template(topic: str, index: int, version: int) -> FetchTemplate:
+    """For one partition and one version of Fetch, from `LOG_START_SINCE` on."""
     row = FetchPartitionResponse(index, 0, *_OPEN, records=_RECORDS)
     chunks = encode_response(FetchResponse(responses=[FetchTopicResponse(topic, [row])]), version, 0)
     whole = b"".join(map(bytes, chunks))  # type: ignore[arg-type]

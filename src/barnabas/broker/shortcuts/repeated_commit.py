@@ -8,6 +8,7 @@ offsets and its correlation id is left to the decoder.
 """
 
 from struct import Struct
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from barnabas.broker.shortcuts import Attempt, shortcut
@@ -30,7 +31,6 @@ _MOST_BYTES = 16 << 10
 
 _CORRELATION_AT = 4
 _CORRELATION_END = 8
-_NUMBER = Struct(">i").unpack_from
 _OFFSET = Struct(">q").unpack_from
 _NO_NUMBER = bytes(4)
 _NO_OFFSET = bytes(8)
@@ -42,6 +42,9 @@ class RepeatedCommits:
 
     def __init__(self, broker: "Broker", router: "Router") -> None:
         self._router = router
+
+    def suits(self, version: int) -> bool:
+        return True
 
     def learn(
         self,
@@ -68,14 +71,19 @@ class KnownCommit:
         self._bytes = bytearray()
         self._patience = _PATIENCE
 
-    def answer(self, frame: memoryview, peer: "Connection") -> "list[Chunk] | Later | None":
-        read = self.read(frame)
+    def answer(
+        self, frame: memoryview, correlation_id: int, peer: "Connection"
+    ) -> "list[Chunk] | Later | None":
+        started = perf_counter()
+        read = self.read(frame, correlation_id)
         if read is None:
             return None
         header, request = read
-        return self._router.carry_out(self._route, request, header, peer)
+        return self._router.carry_out(self._route, request, header, peer, started)
 
-    def read(self, frame: memoryview) -> tuple[RequestHeader, OffsetCommitRequest] | None:
+    def read(
+        self, frame: memoryview, correlation_id: int
+    ) -> tuple[RequestHeader, OffsetCommitRequest] | None:
         """The request in a frame, if it is the known one with other offsets. It is good until the next call."""
         known = self._bytes
         if len(frame) != len(known):
@@ -86,7 +94,7 @@ class KnownCommit:
             (part.committed_offset,) = _OFFSET(frame, at)
         self._patience = _PATIENCE
         key, version, _, client_id, body_at = self._header
-        header = (key, version, _NUMBER(frame, _CORRELATION_AT)[0], client_id, body_at)
+        header = (key, version, correlation_id, client_id, body_at)
         return tuple.__new__(RequestHeader, header), self._request
 
     def learn(self, frame: memoryview, header: RequestHeader, request: OffsetCommitRequest) -> None:

@@ -13,13 +13,14 @@ from struct import Struct
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from barnabas.broker.fetch_sessions import FINAL_EPOCH
 from barnabas.broker.handlers.fetch import ZSTD_SINCE, ParkedFetch, Reading
 from barnabas.broker.partitions.leader import Leader
 from barnabas.broker.router import Later
 from barnabas.broker.shortcuts import Attempt, shortcut
-from barnabas.broker.shortcuts.fetch_template import FetchTemplate, fetch_template
+from barnabas.broker.shortcuts.fetch_template import LOG_START_SINCE, FetchTemplate, fetch_template
 from barnabas.errors import Refused
-from barnabas.wire.apis import ApiKey
+from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.frames import RequestHeader, encode_request
 from barnabas.wire.messages.fetch import FetchRequest, FetchTopicResponse
 from barnabas.wire.schema import Chunk
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from barnabas.broker.network.connection import Connection
     from barnabas.broker.router import Route, Router
 
-_CORRELATION = Struct(">i").unpack_from
-_CORRELATION_AT = 4
 _BODY_AT = 8
 _OFFSET = Struct(">q")
 _LARGEST_TO_LEARN = 4096
@@ -45,6 +44,9 @@ class RepeatedFetches:
     def __init__(self, broker: "Broker", router: "Router") -> None:
         self._broker = broker
 
+    def suits(self, version: int) -> bool:
+        return LOG_START_SINCE <= version <= APIS[ApiKey.FETCH].offered
+
     def learn(
         self,
         route: "Route",
@@ -54,21 +56,21 @@ class RepeatedFetches:
         response: Any,
         known: Attempt | None,
     ) -> Attempt | None:
-        if len(request.topics) != 1 or len(request.topics[0].partitions) != 1 or request.session_id:
+        if len(request.topics) != 1 or len(request.topics[0].partitions) != 1 or not _is_plain(request):
             return None
         patience = _PATIENCE
         if isinstance(known, RepeatedFetch):
             patience = known.patience - 1
             if patience < 0:
                 return None
-        template = fetch_template(
-            request.topics[0].topic, request.topics[0].partitions[0].partition, route.version
-        )
-        if template is None or len(frame) > _LARGEST_TO_LEARN:
+        if len(frame) > _LARGEST_TO_LEARN:
             return None
         offset_at = _place_of_offset(frame, header, request)
         if offset_at is None:
             return None
+        template = fetch_template(
+            request.topics[0].topic, request.topics[0].partitions[0].partition, route.version
+        )
         # A copy to change: the general way may still have the first request parked.
         return RepeatedFetch(self._broker, route, deepcopy(request), template, frame, offset_at, patience)
 
@@ -114,7 +116,9 @@ class RepeatedFetch:
         self._behind = frame[offset_at + _OFFSET.size :].tobytes()
         self._offset_at = offset_at
 
-    def answer(self, frame: memoryview, peer: "Connection") -> "list[Chunk] | Later | None":
+    def answer(
+        self, frame: memoryview, correlation_id: int, peer: "Connection"
+    ) -> "list[Chunk] | Later | None":
         at = self._offset_at
         if (
             frame[_BODY_AT:at].tobytes() != self._before
@@ -135,7 +139,6 @@ class RepeatedFetch:
             return None
         if row.diverging_epoch is not None:
             return None
-        (correlation_id,) = _CORRELATION(frame, _CORRELATION_AT)
         if reading.is_enough or request.max_wait_ms <= 0:
             chunks = self._template.frame(
                 correlation_id, row.high_watermark, row.last_stable_offset, row.log_start_offset, row.records
@@ -184,6 +187,12 @@ class WaitingFetch(ParkedFetch):
                 records,
             )
         )
+
+
+def _is_plain(request: FetchRequest) -> bool:
+    """Whether a client asks the leader for all that it wants, without a session."""
+    has_session = request.session_id or request.session_epoch != FINAL_EPOCH
+    return not has_session and not request.rack_id and request.replica_id < 0
 
 
 def _place_of_offset(frame: memoryview, header: RequestHeader, request: FetchRequest) -> int | None:

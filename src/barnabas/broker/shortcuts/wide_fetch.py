@@ -11,7 +11,8 @@ from struct import Struct, error
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from barnabas.broker.handlers.fetch import Reading
+from barnabas.broker.fetch_sessions import FINAL_EPOCH
+from barnabas.broker.handlers.fetch import NOTHING, Reading
 from barnabas.broker.shortcuts import Attempt, shortcut
 from barnabas.errors import Code, Refused
 from barnabas.wire.apis import ApiKey
@@ -40,7 +41,9 @@ VERSION = 12
 """The newest we speak, which all clients of today take."""
 
 _HEAD = Struct(">iiiibii")
-_ROW = Struct(">iiqiqiB")
+_ROW = Struct(">iiqi8xix")
+"""Number, epoch, offset, epoch of the last record, limit. A reader tells no log start; tags are looked at before."""
+
 _END = b"\x01\x01\x00"
 """No topic to forget, no rack, no tagged field."""
 
@@ -58,6 +61,9 @@ class WideFetches:
         self._broker = broker
         self._metrics = broker.metrics.api("Fetch")
 
+    def suits(self, version: int) -> bool:
+        return version == VERSION
+
     def learn(
         self,
         route: "Route",
@@ -67,9 +73,9 @@ class WideFetches:
         response: Any,
         known: Attempt | None,
     ) -> Attempt | None:
-        return self if route.version == VERSION and len(frame) >= WIDE else None
+        return self if len(frame) >= WIDE else None
 
-    def answer(self, frame: memoryview, peer: "Connection") -> list[Chunk] | None:
+    def answer(self, frame: memoryview, correlation_id: int, peer: "Connection") -> list[Chunk] | None:
         if len(frame) < WIDE:
             return None
         started = perf_counter()
@@ -83,10 +89,12 @@ class WideFetches:
 
     def _answer(self, frame: memoryview, header: RequestHeader) -> list[Chunk] | None:
         at = header.body_at
-        _, max_wait_ms, min_bytes, max_bytes, isolation, session_id, _ = _HEAD.unpack_from(frame, at)
+        replica, max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch = _HEAD.unpack_from(
+            frame, at
+        )
         topics, at = _count(frame, at + _HEAD.size)
         room = MOST_ELEMENTS - topics
-        if session_id or topics < 0 or room < 0:
+        if replica >= 0 or session_id or session_epoch != FINAL_EPOCH or topics < 0 or room < 0:
             return None
         limits = FetchRequest(min_bytes=min_bytes, max_bytes=max_bytes, isolation_level=isolation)
         reading = Reading(self._broker, limits, knows_zstd=True)
@@ -121,31 +129,23 @@ class WideFetches:
         self, reading: Reading, topic: str, rows: memoryview, chunks: list[Chunk], out: bytearray
     ) -> bytearray:
         """Write the answer for each row of a topic; where records come, what is written so far becomes a chunk."""
-        find = self._broker.replicas.lookup_leader
-        idle_rows = self._broker.idle_rows
-        kept = idle_rows.get
-        # Hot: 0.2 us for a partition of which all is read.
-        for index, epoch, offset, fetched_epoch, start, limit, _ in _ROW.iter_unpack(rows):
-            key = topic, index
-            partition = find(key)
+        find, pack, behind = self._broker.replicas.lookup_leader, _IDLE.pack, _BEHIND_NUMBERS
+        # Hot: 0.24 us for a partition of which all is read.
+        for index, epoch, offset, fetched_epoch, limit in _ROW.iter_unpack(rows):
+            partition = find((topic, index))
             if partition is None:
                 raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
-            idle = kept(key)
-            # As `IdleRows.find` has it, without the call.
+            log = partition.log
             if (
-                idle is not None
-                and idle[3] is not None
-                and idle[0] == offset == partition.high_watermark
-                and idle[1] == partition.log.start
-                and epoch in (partition.epoch, -1)
-                and fetched_epoch in (partition.epoch, -1)
+                offset == partition.high_watermark
+                and (epoch == -1 or epoch == partition.epoch)
+                and (fetched_epoch == -1 or fetched_epoch == partition.epoch)
+                and log.producers.first_unstable is None
             ):
-                out += idle[3]
+                out += pack(index, offset, offset, log.start, behind)
                 continue
-            row = reading.read(partition, FetchPartition(index, epoch, offset, fetched_epoch, start, limit))
+            row = reading.read(partition, FetchPartition(index, epoch, offset, fetched_epoch, -1, limit))
             first, *rest = _encoded(row)
-            if offset == row.high_watermark and row.diverging_epoch is None:
-                idle_rows.keep(topic, row, len(self._broker.replicas), bytes(first))
             out += first
             if rest:
                 chunks.append(out)
@@ -160,6 +160,13 @@ def _encoded(row: FetchPartitionResponse) -> list[Any]:
     del chunks[-1][-_BEHIND_ROW:]
     del chunks[0][:_BEFORE_ROW]
     return chunks
+
+
+_IDLE_ROW = bytes(_encoded(FetchPartitionResponse(records=NOTHING))[0])
+_NUMBERS = Struct(">ixxqqq")
+_BEHIND_NUMBERS = _IDLE_ROW[_NUMBERS.size :]
+_IDLE = Struct(f"{_NUMBERS.format}{len(_BEHIND_NUMBERS)}s")
+"""What a reader that has read all is told: number, no error, high watermark, last stable offset, log start, a rest."""
 
 
 def _count(frame: memoryview, at: int) -> tuple[int, int]:
