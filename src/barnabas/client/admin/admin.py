@@ -9,15 +9,19 @@ longer than `request_timeout_ms`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Unpack
 
-from barnabas.client.admin import brokers, configs, groups, leaders, offset_resets, topics
+from barnabas.client.admin import brokers, configs, groups, health, leaders, offset_resets, placement, topics
 from barnabas.client.admin.brokers import ClusterDescription, LogDir
 from barnabas.client.admin.configs import Config, Resource
 from barnabas.client.admin.groups import GroupDescription, GroupListing
+from barnabas.client.admin.health import ClusterView
 from barnabas.client.admin.leaders import ActiveProducer
 from barnabas.client.admin.offset_resets import MovedOffset, Target
+from barnabas.client.admin.placement import ElectionType, Reassignment
+from barnabas.client.admin.plans import Plan
 from barnabas.client.admin.topics import CreatedTopic, NewTopic
 from barnabas.client.consumer import offsets
 from barnabas.client.consumer.offsets import OffsetAt
@@ -25,6 +29,7 @@ from barnabas.client.declared import BOOTSTRAP_SERVERS, AdminSettings
 from barnabas.client.network.metadata import Topic
 from barnabas.client.network.routing import Cluster
 from barnabas.client.settings import Long, SettingsSignature, Unique, checked
+from barnabas.errors import Refused, UnsupportedVersion
 from barnabas.types import Offset, TopicPartition
 
 
@@ -206,6 +211,32 @@ class Admin(Unique):
             timeout=self._timeout,
         )
 
+    # Replicas
+
+    def elect_leaders(
+        self,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        kind: ElectionType = ElectionType.PREFERRED,
+    ) -> dict[TopicPartition, Refused | None]:
+        """Elect leaders of these partitions, or of all; for each that was tried, why it has no other leader now."""
+        return placement.elect_leaders(self._cluster, kind, partitions, timeout=self._timeout)
+
+    def alter_reassignments(self, plan: Plan) -> None:
+        """Begin to move partitions to other brokers: the replicas that each is to have. It goes on by itself."""
+        placement.alter_reassignments(self._cluster, plan, timeout=self._timeout)
+
+    def cancel_reassignments(self, partitions: Iterable[TopicPartition]) -> None:
+        """Put partitions that are being moved back to where they were."""
+        wishes = dict.fromkeys(map(TopicPartition._make, partitions))
+        placement.alter_reassignments(self._cluster, wishes, timeout=self._timeout)
+
+    def list_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, Reassignment]:
+        """The reassignments under way, of these partitions or of all."""
+        return placement.list_reassignments(self._cluster, partitions, timeout=self._timeout)
+
     # Brokers
 
     def describe_cluster(self) -> ClusterDescription:
@@ -215,3 +246,30 @@ class Admin(Unique):
     def describe_log_dirs(self, ids: Iterable[int] | None = None) -> list[LogDir]:
         """The data directories of these brokers, or of all, and what lies in them."""
         return brokers.describe_log_dirs(self._cluster, ids, timeout=self._timeout)
+
+    def view(self, broker: int | None = None) -> ClusterView:
+        """Brokers and topics as one broker sees them, or any, and what is wrong with them."""
+        return health.view_of(self._cluster, broker, timeout=self._timeout)
+
+    def alter_replica_log_dirs(self, broker: int, moves: Mapping[TopicPartition, str]) -> None:
+        """Move replicas of a broker to other data directories of its own; `describe_log_dirs` shows how far it is."""
+        brokers.alter_replica_log_dirs(self._cluster, broker, moves, timeout=self._timeout)
+
+    def unregister_broker(self, broker: int) -> None:
+        """Let the cluster forget a broker that never comes back."""
+        brokers.unregister_broker(self._cluster, broker, timeout=self._timeout)
+
+    def view_of_topics(self, names: Iterable[str] | None = None) -> ClusterView:
+        """The same for these topics or all, with what tells whether they are well: min.insync.replicas, moves."""
+        chosen = tuple(self.describe_topics(names))
+        in_sync = configs.min_in_sync_replicas(
+            self._cluster, (topic.name for topic in chosen), timeout=self._timeout
+        )
+        adding = {tp: moving.adding for tp, moving in self._reassignments_if_told().items()}
+        return replace(self.view(), topics=chosen, min_isr=in_sync, adding=adding)
+
+    def _reassignments_if_told(self) -> dict[TopicPartition, Reassignment]:
+        try:
+            return self.list_reassignments()
+        except UnsupportedVersion:  # an old broker, or one without others
+            return {}

@@ -1,6 +1,6 @@
 """The brokers of a cluster and their data directories, as Admin shows them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from barnabas.client.network.failures import check
@@ -8,8 +8,17 @@ from barnabas.client.network.metadata import Broker
 from barnabas.client.network.routing import Cluster
 from barnabas.errors import Code
 from barnabas.types import BrokerId, TopicPartition
-from barnabas.wire.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
+from barnabas.wire.messages.cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
 from barnabas.wire.messages.log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
@@ -94,3 +103,35 @@ def _stored(found: DescribeLogDirsResult) -> Iterable[StoredPartition]:
         for each in topic.partitions:
             partition = TopicPartition(topic.name, each.partition_index)
             yield StoredPartition(partition, each.partition_size, each.offset_lag, each.is_future_key)
+
+
+def alter_replica_log_dirs(
+    cluster: Cluster, broker: int, moves: Mapping[TopicPartition, str], *, timeout: float
+) -> None:
+    """Move replicas of a broker between its data directories. Raises for the first that is refused."""
+
+    def ask() -> None:
+        cluster.brokers()
+        folders: dict[str, dict[str, AlterReplicaLogDirTopic]] = {}
+        for tp, path in moves.items():
+            topics = folders.setdefault(path, {})
+            topics.setdefault(tp.topic, AlterReplicaLogDirTopic(tp.topic)).partitions.append(tp.partition)
+        dirs = [AlterReplicaLogDir(path, list(topics.values())) for path, topics in folders.items()]
+        answer = cluster.broker(broker).call(AlterReplicaLogDirsRequest(dirs), AlterReplicaLogDirsResponse)
+        for topic in answer.results:
+            for each in topic.partitions:
+                check(
+                    each.error_code, f"Partition {topic.topic_name}-{each.partition_index} on broker {broker}"
+                )
+
+    cluster.retry(ask, timeout=timeout)
+
+
+def unregister_broker(cluster: Cluster, broker: int, *, timeout: float) -> None:
+    """Let the cluster forget a broker that never comes back."""
+
+    def ask() -> None:
+        answer = cluster.controller().call(UnregisterBrokerRequest(broker), UnregisterBrokerResponse)
+        check(answer.error_code, f"Broker {broker}", answer.error_message)
+
+    cluster.retry(ask, timeout=timeout)

@@ -19,6 +19,8 @@ from barnabas.wire.messages.configs import (
     IncrementalAlterConfigsResponse,
 )
 
+MIN_IN_SYNC = "min.insync.replicas"
+
 
 class ResourceType(IntEnum):
     """What settings can belong to."""
@@ -112,6 +114,22 @@ def describe_configs(
         return sorted(map(_config, found.configs), key=lambda config: config.name)
 
     return cluster.retry(ask, timeout=timeout)
+
+
+def min_in_sync_replicas(cluster: Cluster, topics: Iterable[str], *, timeout: float) -> dict[str, int]:
+    """min.insync.replicas of each of these topics, in one question."""
+    resources = [DescribeConfigsResource(ResourceType.TOPIC, name, [MIN_IN_SYNC]) for name in topics]
+
+    def ask() -> dict[str, int]:
+        found = cluster.any().call(DescribeConfigsRequest(resources), DescribeConfigsResponse).results
+        return {
+            each.resource_name: int(config.value or 1)
+            for each in found
+            for config in each.configs
+            if config.name == MIN_IN_SYNC
+        }
+
+    return cluster.retry(ask, timeout=timeout) if resources else {}
 
 
 def alter_configs(
