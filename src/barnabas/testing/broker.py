@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 
 from barnabas.broker.broker import Broker as RunningBroker
-from barnabas.config import broker_config
+from barnabas.config import BrokerConfig, broker_config
 from barnabas.errors import BarnabasError
 
 
@@ -50,7 +50,7 @@ class Broker:
             "log.dirs": str(self.data),
             "group.initial.rebalance.delay.ms": "0",
             "log.retention.check.interval.ms": str(1 << 40),
-            **{name: _as_text(name, value) for name, value in (settings or {}).items()},
+            **{name: as_text(name, value) for name, value in (settings or {}).items()},
         }
         self._config, unknown = broker_config(given)
         if unknown:
@@ -84,6 +84,10 @@ class Broker:
             self._loop.call_soon_threadsafe(self._stopping.set)
         self._end(self._thread)
 
+    @property
+    def is_running(self) -> bool:
+        return self._thread is not None
+
     def __enter__(self) -> "Broker":
         return self.start()
 
@@ -104,7 +108,7 @@ class Broker:
             self._started.set()
 
     async def _serve(self) -> None:
-        broker = RunningBroker(self._config)
+        broker = self._made(self._config)
         await broker.start()
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
@@ -112,6 +116,9 @@ class Broker:
         self._started.set()
         await self._stopping.wait()
         await broker.stop()
+
+    def _made(self, config: BrokerConfig) -> RunningBroker:
+        return RunningBroker(config)
 
     def _end(self, thread: threading.Thread) -> None:
         """Wait for the thread, clear up, and raise what it died of."""
@@ -124,7 +131,7 @@ class Broker:
             raise error
 
 
-def _as_text(name: str, value: str | float) -> str:
+def as_text(name: str, value: str | float) -> str:
     """A setting as a properties file has it."""
     if isinstance(value, bool):
         return str(value).lower()

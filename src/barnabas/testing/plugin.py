@@ -2,6 +2,10 @@
 
 def test_orders(barnabas_broker):
     producer = KafkaProducer(bootstrap_servers=barnabas_broker.bootstrap)
+
+
+def test_a_broker_dies(barnabas_cluster):
+    barnabas_cluster.kill(1)
 """
 
 from collections.abc import Iterator
@@ -11,6 +15,7 @@ import pytest
 
 if TYPE_CHECKING:
     from barnabas.testing.broker import Broker
+    from barnabas.testing.cluster import Cluster
 
 
 @pytest.fixture
@@ -20,3 +25,12 @@ def barnabas_broker() -> "Iterator[Broker]":
 
     with Broker() as broker:
         yield broker
+
+
+@pytest.fixture
+def barnabas_cluster() -> "Iterator[Cluster]":
+    """Three brokers of the test's own, which can be killed, paused and restarted one by one."""
+    from barnabas.testing.cluster import Cluster
+
+    with Cluster() as cluster:
+        yield cluster

@@ -1,0 +1,117 @@
+"""Brokers, their ZooKeeper and their network, on one loop of virtual time: everything of a run, given by its seed.
+
+Tests drive it: `run(work)` lets virtual time pass until `work` is done. `note` keeps what happened.
+"""
+
+import asyncio
+import uuid
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from contextvars import copy_context
+from random import Random
+from typing import Any, TypeVar
+
+from barnabas.broker.network import connection, rounds
+from barnabas.testing.simulation.loop import VirtualLoop
+from barnabas.testing.simulation.machine import LivingSession, SimulatedMachine
+from barnabas.testing.simulation.network import SimulatedNetwork
+from barnabas.testing.zookeeper import FakeZooKeeper
+
+T = TypeVar("T")
+
+WATCH_S = 0.001
+"""How long ZooKeeper takes to tell of a change."""
+
+
+class SimulatedCluster:
+    """Mutable: the whole of a simulation."""
+
+    def __init__(
+        self, seed: int, *, brokers: int = 3, session_ms: int = 1000, settings: dict[str, str] | None = None
+    ) -> None:
+        self.random = Random(seed)
+        self.session_ms = session_ms
+        self.loop = VirtualLoop(Random(seed + 1))
+        self.loop.set_exception_handler(self._failed)
+        self.outside = copy_context()
+        """A context that belongs to no life."""
+        self.network = SimulatedNetwork(self.loop, Random(seed + 2))
+        self.zookeeper = FakeZooKeeper(self._tell_later, lambda: int(self.loop.time() * 1000))
+        self.machines = [SimulatedMachine(self, number, settings or {}) for number in range(1, brokers + 1)]
+        self.trace: list[tuple[object, ...]] = []
+        self.failures: list[BaseException] = []
+        """What went wrong in a task or a callback that nothing was waiting for."""
+        self._ids = Random(seed + 3)
+
+    def note(self, *what: object) -> None:
+        self.trace.append((round(self.loop.time(), 4), *what))
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Let time pass until this is done."""
+        with self._made_up():
+            return self.loop.run_until_complete(work)
+
+    def close(self) -> None:
+        for machine in self.machines:
+            machine.kill()
+        self.network.close()
+        self.loop.bury()
+        self.loop.close()
+
+    @contextmanager
+    def _made_up(self) -> Iterator[None]:
+        """Names that would be given by chance come from the seed; nothing spins, and no file is sent by its number."""
+        made, spin, flat = uuid.uuid4, rounds.SPIN_SECONDS, connection.FLAT
+        uuid.uuid4 = lambda: uuid.UUID(int=self._ids.getrandbits(128), version=4)
+        rounds.SPIN_SECONDS, connection.FLAT = -1.0, 1 << 40
+        try:
+            yield
+        finally:
+            uuid.uuid4, rounds.SPIN_SECONDS, connection.FLAT = made, spin, flat
+
+    # Sessions with ZooKeeper
+
+    def open_session(self, name: str) -> LivingSession:
+        session = LivingSession(self.zookeeper, name, self.loop)
+        self.zookeeper.join(session)
+        return session
+
+    def end_session_later(self, session: LivingSession | None) -> None:
+        """A process is dead: ZooKeeper finds out when its session has been silent for too long."""
+        if session is not None:
+            session.is_connected = False
+            self._later(self.session_ms / 1000, session.expire)
+
+    def expire_later(self, machine: SimulatedMachine) -> None:
+        """A process is paused: should it still be when its session's time is up, that is over."""
+        life, session = machine.life, machine.session
+
+        def expire() -> None:
+            if life is not None and machine.life is life and life.is_paused and session is not None:
+                self.note("expires", machine.name)
+                session.expire()
+
+        self._later(self.session_ms / 1000, expire)
+
+    def cut_from_zookeeper(self, machine: SimulatedMachine, seconds: float) -> None:
+        """Take a broker's connection to ZooKeeper away for a while; its session may end meanwhile."""
+        session = machine.session
+        if session is None or not session.is_connected:
+            return
+        self.note("without zookeeper", machine.name, round(seconds, 3))
+        session.cut()
+        if seconds * 1000 > self.session_ms:
+            self._later(self.session_ms / 1000, session.expire)
+        self._later(seconds, session.heal)
+
+    def _tell_later(self, work: Any) -> None:
+        self._later(WATCH_S, work)
+
+    def _later(self, seconds: float, call: Any) -> None:
+        self.loop.call_later(seconds, call, context=self.outside)
+
+    def _failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        self.note("failure", str(context.get("message")), repr(error))
+        if error is not None:
+            self.failures.append(error)
