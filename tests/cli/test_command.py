@@ -24,6 +24,7 @@ COMMANDS = (
     ("log", "dump"),
     ("config", "describe"),
     ("config", "set"),
+    ("zookeeper",),
 )
 
 

@@ -8,7 +8,22 @@ from typing import Annotated
 
 import typer
 
-from barnabas.cli import configs, connect, consume, demo, dump, generate, groups, pipeline, produce, topics
+from barnabas.cli import (
+    cluster,
+    configs,
+    connect,
+    consume,
+    demo,
+    dump,
+    elect,
+    generate,
+    groups,
+    pipeline,
+    produce,
+    reassign,
+    topics,
+    zookeeper,
+)
 from barnabas.cli.exits import ends_well
 
 # Plain help: rich would make --help four times slower.
@@ -63,16 +78,36 @@ def up(
     data: Annotated[
         str, typer.Option("--data", metavar="DIR", help="The folder that keeps everything.")
     ] = "data",
+    brokers: Annotated[
+        int,
+        typer.Option(
+            "--brokers",
+            metavar="N",
+            min=1,
+            max=1000,
+            help="How many; more than one need Java, for ZooKeeper.",
+        ),
+    ] = 1,
     settings: Settings = None,
     metrics: Metrics = "",
     log_format: LogFormat = LogStyle.TEXT,
 ) -> None:
-    """Start one broker; prints `ready` and its address once it serves, and stops cleanly on Ctrl-C.
+    """Start a broker, or a cluster; prints `ready` and the address once it serves, and stops cleanly on Ctrl-C.
+
+    With --brokers, ZooKeeper and the brokers are processes of this machine. The first broker listens at --listen, the
+    others on the next free ports; --set counts for each of them. One that dies is started again.
 
     \b
     barnabas up
     barnabas up --listen 0.0.0.0:9092 --data /var/lib/barnabas --set num.partitions=4
+    barnabas up --brokers 3
     """
+    if brokers > 1:
+        from barnabas.cli.up import broker_pairs
+        from barnabas.cli.up_cluster import up_cluster
+
+        up_cluster(brokers, listen, data, broker_pairs(settings or []), metrics, log_format.value)
+        return
     from barnabas.cli.up import up as start
 
     start(listen, data, settings or [], metrics, log_format.value)
@@ -103,8 +138,12 @@ app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 app.add_typer(groups.app, name="group")
 app.add_typer(configs.app, name="config")
+app.add_typer(cluster.app, name="cluster")
+app.add_typer(reassign.app, name="reassign")
+app.command("elect")(elect.elect)
 app.add_typer(dump.app, name="log")
 app.add_typer(generate.app, name="generate")
 app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(connect.app, name="connect")
 app.command("demo")(demo.demo)
+app.command("zookeeper")(zookeeper.zookeeper)

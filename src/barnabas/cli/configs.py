@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from barnabas.cli.exits import WrongUsage, ends_well
-from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, admin_of, pairs
+from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, InZooKeeper, admin_of, pairs
 
 if TYPE_CHECKING:
     from barnabas.client.admin.configs import Config, Resource
@@ -42,6 +42,7 @@ def describe(
     ] = False,
     docs: Annotated[bool, typer.Option("--docs", help="Also what each setting means.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    zookeeper: InZooKeeper = None,
 ) -> None:
     """Print settings with where they come from: name, value and source, parted by tabs.
 
@@ -49,7 +50,7 @@ def describe(
     barnabas config describe --topic orders --all
     barnabas config describe --broker 0 --docs
     """
-    with admin_of(bootstrap) as admin:
+    with admin_of(bootstrap, zookeeper) as admin:
         found = admin.describe_configs(_resource(topic, broker, broker_defaults), documentation=docs)
     _print([each for each in found if everything or docs or not each.is_default], docs)
 
@@ -99,6 +100,7 @@ def set_configs(
         typer.Option("--delete", metavar="NAME", help="Put a setting back to its default; several times."),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    zookeeper: InZooKeeper = None,
 ) -> None:
     """Change settings and leave all others as they are.
 
@@ -111,6 +113,6 @@ def set_configs(
     if not changes:
         raise WrongUsage("There is nothing to change: give NAME=VALUE or --delete NAME.")
     resource = _resource(topic, broker, broker_defaults)
-    with admin_of(bootstrap) as admin:
+    with admin_of(bootstrap, zookeeper) as admin:
         admin.alter_configs(resource, changes)
     typer.echo(f"{resource}: changed {', '.join(changes)}.")

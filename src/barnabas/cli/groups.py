@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from barnabas.cli.exits import WrongUsage, ends_well
-from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, IfExists, admin_of, delete_each
+from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, IfExists, InZooKeeper, admin_of, delete_each
 from barnabas.cli.time_option import moment
 from barnabas.errors import UnknownTopicOrPartition
 from barnabas.types import TopicPartition
@@ -41,13 +41,14 @@ def list_groups(
         bool, typer.Option("--verbose", "-v", help="Their types, states and protocols too.")
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    zookeeper: InZooKeeper = None,
 ) -> None:
     """Print the ids of all groups, one a line.
 
     \b
     barnabas group list --state Empty
     """
-    with admin_of(bootstrap) as admin:
+    with admin_of(bootstrap, zookeeper) as admin:
         found = admin.list_groups(states=state or (), types=type or ())
     if not verbose:
         for each in found:
@@ -62,13 +63,14 @@ def list_groups(
 def describe(
     names: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Which groups.")],
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    zookeeper: InZooKeeper = None,
 ) -> None:
     """Print a group's state, its members, what it has read of each partition, and how far behind it is.
 
     \b
     barnabas group describe billing
     """
-    with admin_of(bootstrap) as admin:
+    with admin_of(bootstrap, zookeeper) as admin:
         for place, name in enumerate(names):
             if place:
                 typer.echo()
@@ -158,13 +160,14 @@ def delete(
     names: Annotated[list[str], typer.Argument(metavar="GROUP...", help="What to delete, for good.")],
     if_exists: IfExists = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    zookeeper: InZooKeeper = None,
 ) -> None:
     """Delete groups that have no members, and what they have committed.
 
     \b
     barnabas group delete billing
     """
-    with admin_of(bootstrap) as admin:
+    with admin_of(bootstrap, zookeeper) as admin:
         delete_each("group", names, admin.delete_group, if_exists)
 
 
@@ -188,6 +191,7 @@ def reset(
     ] = None,
     execute: Annotated[bool, typer.Option("--execute", help="Do it; without this it is only shown.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    zookeeper: InZooKeeper = None,
 ) -> None:
     """Move where a group goes on reading. Its members must have left. Shows what would happen unless told to do it.
 
@@ -199,7 +203,7 @@ def reset(
     if (to is None) == (shift_by is None):
         raise WrongUsage("Say where to: either --to or --shift-by.")
     where, target = _named(topic), _target(to, shift_by)
-    with admin_of(bootstrap) as admin:
+    with admin_of(bootstrap, zookeeper) as admin:
         moved = admin.reset_group_offsets(name, where, validate_only=not execute, **target)
     rows = [(p.topic, str(p.partition), _shown(at.before), str(at.after)) for p, at in moved.items()]
     _table([("TOPIC", "PARTITION", "CURRENT-OFFSET", "NEW-OFFSET"), *rows])

@@ -22,6 +22,15 @@ Bootstrap: TypeAlias = Annotated[
 ]
 DEFAULT_BOOTSTRAP = "localhost:9092"
 
+InZooKeeper: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--zookeeper",
+        metavar="HOST:PORT,.../CHROOT",
+        help="Find the brokers in this ZooKeeper, in place of --bootstrap.",
+    ),
+]
+
 Configs: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
@@ -54,11 +63,20 @@ SparkSettings: TypeAlias = Annotated[
 IfExists: TypeAlias = Annotated[bool, typer.Option("--if-exists", help="Be content if there is none.")]
 
 
-def admin_of(bootstrap: str) -> "Admin":
+def admin_of(bootstrap: str, zookeeper: str | None = None) -> "Admin":
     """The client that looks after a cluster; loaded only by commands that need it."""
     from barnabas.client.admin.admin import Admin
 
-    return Admin(bootstrap, client_id="barnabas-cli")
+    return Admin(bootstrap_of(bootstrap, zookeeper), client_id="barnabas-cli")
+
+
+def bootstrap_of(bootstrap: str, zookeeper: str | None) -> str:
+    """Where brokers are: as told, or as ZooKeeper tells."""
+    if zookeeper is None:
+        return bootstrap
+    from barnabas.cli.registered import registered_brokers
+
+    return registered_brokers(zookeeper)
 
 
 def delete_each(what: str, names: Iterable[str], delete: Callable[[str], None], if_exists: bool) -> None:

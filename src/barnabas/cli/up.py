@@ -4,6 +4,7 @@ The imports that cost time are inside the functions: a broker is to be up in a b
 """
 
 import logging
+import os
 from collections.abc import Sequence
 
 from barnabas.cli.exits import WrongUsage
@@ -25,8 +26,10 @@ def up(
         raise WrongUsage(
             f"--data takes one folder, without a comma: say --set log.dirs={data!r} for several."
         )
+    if os.path.exists(os.path.join(data, "broker-1.properties")):
+        raise WrongUsage(f"{data} has the data of a cluster: say with --brokers how many brokers it has.")
     given = {"listeners": _as_listener(listen), "log.dirs": data}
-    _run(given, _pairs(settings), metrics, log_format)
+    _run(given, broker_pairs(settings), metrics, log_format)
 
 
 def broker(config: str, settings: Sequence[str] = (), metrics: str = "", log_format: str = "text") -> None:
@@ -40,7 +43,7 @@ def broker(config: str, settings: Sequence[str] = (), metrics: str = "", log_for
         raise BarnabasError(f"Cannot read {config}: {error.strerror}.") from None
     except UnicodeDecodeError:
         raise BarnabasError(f"Cannot read {config}: it is not UTF-8 text.") from None
-    _run(given, _pairs(settings), metrics, log_format)
+    _run(given, broker_pairs(settings), metrics, log_format)
 
 
 def _run(given: dict[str, str], over: dict[str, str], metrics: str, log_format: str) -> None:
@@ -61,7 +64,7 @@ def _as_listener(listen: str) -> str:
     return listen if "://" in listen else f"PLAINTEXT://{listen}"
 
 
-def _pairs(settings: Sequence[str]) -> dict[str, str]:
+def broker_pairs(settings: Sequence[str]) -> dict[str, str]:
     found = {}
     for setting in settings:
         name, equals, value = setting.partition("=")

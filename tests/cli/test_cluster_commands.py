@@ -1,0 +1,110 @@
+"""Promises of the commands that look after a cluster, held against three brokers."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from barnabas import Admin
+from barnabas.testing import Cluster
+from tests.cli.conftest import Ended, Run
+from tests.deadline import eventually
+
+pytestmark = [pytest.mark.java, pytest.mark.slow(seconds=30)]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(3, racks=["a", "b", "c"]) as started:
+        yield started
+
+
+@pytest.fixture
+def environment(cluster: Cluster) -> dict[str, str]:
+    return os.environ | {"BARNABAS_BOOTSTRAP": cluster.bootstrap}
+
+
+def rows(described: Ended) -> list[dict[str, str]]:
+    lines = (line for line in described.out.splitlines() if line.startswith("\tTopic: "))
+    return [dict(part.split(": ") for part in line.strip().split("\t")) for line in lines]
+
+
+def test_brokers_are_described_with_racks_and_what_they_have(barnabas: Run, topic: str) -> None:
+    barnabas("topic", "create", topic, "--partitions", "3")
+    ended = barnabas("cluster", "describe")
+    lines = [
+        dict(p.split(": ") for p in line.strip().split("\t"))
+        for line in ended.out.splitlines()
+        if "\t" in line
+    ]
+    assert [line.get("Rack") for line in lines[1:]] == ["a", "b", "c"]
+    assert lines[0]["Controller"] in ("1", "2", "3")
+    assert ended.out.endswith("All is well.\n")
+
+
+def test_brokers_are_found_in_zookeeper(barnabas: Run, cluster: Cluster, topic: str) -> None:
+    made = barnabas("topic", "create", topic, "--zookeeper", cluster.zookeeper_connect)
+    assert made == (0, f"Created topic {topic}.\n", "")
+    assert topic in barnabas("topic", "list", "--zookeeper", cluster.zookeeper_connect).out.split()
+    address = cluster.zookeeper.address
+    missing = barnabas("topic", "list", "--zookeeper", f"{address}/nowhere")
+    assert missing == (1, "", f"barnabas: There is no path /nowhere in the ZooKeeper at {address}.\n")
+
+
+def test_more_replicas_than_brokers_are_refused(barnabas: Run, topic: str) -> None:
+    ended = barnabas("topic", "create", topic, "--replication-factor", "4")
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err.count("\n") == 1
+    assert "A replication factor of 4 is invalid here" in ended.err
+    assert barnabas("reassign", "plan", "--replication-factor", "4").code == 1
+
+
+def test_partitions_move_by_a_plan_and_back(barnabas: Run, tmp_path: Path, topic: str) -> None:
+    barnabas("topic", "create", topic, "--partitions", "4", "--replication-factor", "2")
+    before, file = tmp_path / "before.json", tmp_path / "plan.json"
+    before.write_text(barnabas("reassign", "plan", topic, "--current").out)
+    planned = barnabas("reassign", "plan", topic, "--without", "2")
+    assert planned.code == 0
+    file.write_text(planned.out)
+    assert barnabas("reassign", "status", file).code == 1
+    run = barnabas("reassign", "run", file, "--throttle", "100000000")
+    assert (run.code, run.err) == (0, "")
+    assert run.out.startswith("Moved ")
+    assert barnabas("reassign", "status", file) == (0, "The plan is carried out.\n", "")
+    described = rows(barnabas("topic", "describe", topic))
+    assert all("2" not in row["Replicas"].split(",") for row in described)
+    assert all(sorted(row["Replicas"]) == sorted(row["Isr"]) for row in described)
+    assert barnabas("reassign", "run", before).code == 0
+    now = json.loads(barnabas("reassign", "plan", topic, "--current").out)
+    assert now == json.loads(before.read_text())
+    assert barnabas("reassign", "run", before).out == "All partitions are where the plan wants them.\n"
+    assert barnabas("reassign", "status") == (0, "No partition is being moved.\n", "")
+    assert barnabas("reassign", "cancel") == (0, "No partition is being moved.\n", "")
+    assert "throttled" not in barnabas("config", "describe", "--topic", topic).out
+
+
+def test_a_broker_that_is_gone_is_told_of_and_leaders_are_put_back(
+    barnabas: Run, cluster: Cluster, topic: str
+) -> None:
+    barnabas("topic", "create", topic, "--partitions", "3")
+    cluster.stop(2)
+    with Admin(cluster.brokers[1].advertised) as admin:
+        eventually(lambda: len(admin.describe_cluster().brokers) == 2, "the cluster to miss broker 2")
+    described = barnabas("cluster", "describe").out
+    assert "Broker 2 is gone: it has replicas of " in described
+    assert "under-replicated: " in described
+    found = rows(barnabas("topic", "describe", topic, "--under-replicated"))
+    assert len(found) == 3
+    assert rows(barnabas("topic", "describe", topic, "--at-min-isr")) == found
+    assert rows(barnabas("topic", "describe", topic, "--offline", "--under-min-isr")) == []
+    cluster.restart(2)
+    assert barnabas("cluster", "wait", "--brokers", "3").code == 0
+    assert "barnabas elect." in barnabas("cluster", "describe").out
+    elected = barnabas("elect", topic)
+    assert (elected.code, elected.err) == (0, "")
+    assert "has its leader by election now." in elected.out
+    assert all(row["Leader"] == row["Replicas"][0] for row in rows(barnabas("topic", "describe", topic)))
+    assert barnabas("elect").code == 0
+    assert "All is well." in barnabas("cluster", "describe").out
