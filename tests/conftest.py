@@ -1,8 +1,9 @@
 """Owns what tests share: a broker to talk to, broker processes to kill, Kafka's jars, the order of the run.
 
 BARNABAS_TEST_BOOTSTRAP=HOST:PORT points the tests of clients at another broker, for instance at Apache Kafka:
-what passes there and here is a fact about Kafka. Without Java the tests marked `java` are left out, and the
-header of the run says so; with Java they run, and jars that cannot be had are a failure.
+what passes there and here is a fact about Kafka. BARNABAS_TEST_BROKERS=3 gives them three of ours.
+Without Java the tests marked `java` are left out, and the header of the run says so; with Java they run, and jars
+that cannot be had are a failure.
 """
 
 import functools
@@ -10,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+import uuid
 from collections.abc import Callable, Iterator
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
@@ -18,6 +20,9 @@ from typing import Any
 import hypothesis
 import pytest
 
+from barnabas.processes.zookeeper import ZooKeeperProcess, start_zookeeper
+from tests import brokers as suites
+from tests.brokers import Brokers
 from tests.process import BrokerProcess
 
 pytest_plugins = ("tests.shares_cores",)
@@ -80,6 +85,8 @@ def pytest_report_header() -> list[str]:
         lines.append("no PostgreSQL here: the tests that need it are left out")
     if given := os.environ.get("BARNABAS_TEST_BOOTSTRAP"):
         lines.append(f"the tests of clients talk to the broker at {given}")
+    elif suites.COUNT > 1:
+        lines.append(f"the tests of clients talk to {suites.COUNT} brokers")
     return lines
 
 
@@ -107,15 +114,17 @@ def kafka_libs() -> Path:
 
 
 @pytest.fixture(scope="session")
-def bootstrap() -> Iterator[str]:
-    """The address of the broker that tests of clients share: ours, inside this process, or a given one."""
-    if given := os.environ.get("BARNABAS_TEST_BOOTSTRAP"):
-        yield given
-        return
-    from barnabas.testing import Broker
+def brokers() -> Iterator[Brokers]:
+    """What tests of clients share: a broker inside this process, or a cluster."""
+    with suites.serving() as running:
+        yield running
 
-    with Broker() as broker:
-        yield broker.bootstrap
+
+@pytest.fixture(scope="session")
+def bootstrap(request: pytest.FixtureRequest) -> str:
+    """The address of the brokers that tests of clients share, or of a given one."""
+    given = os.environ.get("BARNABAS_TEST_BOOTSTRAP")
+    return given or str(request.getfixturevalue("brokers").bootstrap)
 
 
 @pytest.fixture(scope="session")
@@ -138,6 +147,20 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     session = start_session("barnabas-tests", master="local[2]", jars=jars, settings=settings)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperProcess]:
+    """One real ZooKeeper for the whole run."""
+    server = start_zookeeper(tmp_path_factory.mktemp("zookeeper"))
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def zookeeper_connect(zookeeper: ZooKeeperProcess) -> str:
+    """An empty place of the test's own in the shared ZooKeeper, as `zookeeper.connect` has it."""
+    return f"{zookeeper.address}/test-{uuid.uuid4().hex}"
 
 
 @pytest.fixture

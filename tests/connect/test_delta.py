@@ -9,7 +9,7 @@ import pytest
 from barnabas import Admin, Producer
 from barnabas.connect.connector import Batch
 from barnabas.connect.delta import DeltaSink
-from barnabas.testing import Broker
+from tests.brokers import Brokers, serving
 from tests.connect.conftest import RunFile
 from tests.spark.connector import table_formats
 
@@ -20,13 +20,13 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker() as running:
+def broker() -> Iterator[Brokers]:
+    with serving() as running:
         yield running
 
 
 def test_from_a_topic_through_a_delta_table_to_a_topic(
-    spark: Any, run_file: RunFile, broker: Broker, tmp_path: Path
+    spark: Any, run_file: RunFile, broker: Brokers, tmp_path: Path
 ) -> None:
     with Admin(bootstrap_servers=broker.bootstrap) as admin:
         admin.create_topic("in", partitions=2)

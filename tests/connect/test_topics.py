@@ -14,17 +14,17 @@ from barnabas.connect.option import ConnectError
 from barnabas.connect.topics import TopicSource
 from barnabas.spark.installed import has_read_limits
 from barnabas.streams import Stream
-from barnabas.testing import Broker
+from tests.brokers import Brokers, serving
 from tests.connect.conftest import RunFile
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker() as running:
+def broker() -> Iterator[Brokers]:
+    with serving() as running:
         yield running
 
 
-def test_a_topic_or_a_broker_that_is_not_there_is_one_sentence(broker: Broker) -> None:
+def test_a_topic_or_a_broker_that_is_not_there_is_one_sentence(broker: Brokers) -> None:
     with pytest.raises(ConnectError, match=f"There is no topic nosuch at {broker.bootstrap}"):
         TopicSource(topic=("nosuch",), bootstrap=broker.bootstrap).check()
     with pytest.raises(ConnectError, match=r"No broker answers at 127\.0\.0\.1:9 "):
@@ -33,7 +33,7 @@ def test_a_topic_or_a_broker_that_is_not_there_is_one_sentence(broker: Broker) -
 
 @pytest.mark.java
 def test_from_a_database_through_a_topic_to_a_database(
-    spark: Any, run_file: RunFile, broker: Broker, tmp_path: Path
+    spark: Any, run_file: RunFile, broker: Brokers, tmp_path: Path
 ) -> None:
     with Admin(broker.bootstrap) as admin:
         for topic in ("orders", "dead"):

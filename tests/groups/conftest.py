@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import brokers
 from tests.groups.group import SESSION_MS, Group, compile_java
 from tests.groups.stream import Stream
 from tests.process import BrokerProcess
@@ -27,9 +28,13 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="session")
 def groups_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The broker that all groups share: ours, or a given one that was started with SETTINGS."""
+    """What all groups share: a broker of ours, several, or a given one that was started with SETTINGS."""
     if given := os.environ.get("BARNABAS_TEST_BOOTSTRAP"):
         yield given
+        return
+    if brokers.COUNT > 1:
+        with brokers.serving(dict(each.split("=", 1) for each in SETTINGS)) as cluster:
+            yield cluster.bootstrap
         return
     broker = BrokerProcess(tmp_path_factory.mktemp("broker"), SETTINGS)
     broker.start()

@@ -157,10 +157,10 @@ class Group:
             lambda: self.ledger.has_committed(ends), f"all of {sum(ends)} records to be committed", within
         )
 
-    def wait_for_progress(self, records: int = 100) -> None:
+    def wait_for_progress(self, records: int = 100, within: float = WAIT_S) -> None:
         """Until so many more records are committed."""
         goal = self.ledger.committed() + records
-        self._wait(lambda: self.ledger.committed() >= goal, f"{goal} committed records", WAIT_S)
+        self._wait(lambda: self.ledger.committed() >= goal, f"{goal} committed records", within)
 
     def let_go(self, members: Iterable[Member]) -> None:
         """Lets members leave, and waits until they are gone."""

@@ -18,7 +18,7 @@ class Stream:
         self.topic = topic
         self._ended = threading.Event()
         admin = AdminClient({"bootstrap.servers": bootstrap})
-        admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(60)
+        admin.create_topics([NewTopic(topic, PARTITIONS, -1)])[topic].result(60)
         self._producer = Producer(
             {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 0, "log_level": 3}
         )

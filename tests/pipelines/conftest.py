@@ -1,7 +1,7 @@
 """Owns what tests of the pipelines share: a broker, made-up data and its records."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from barnabas.generate import Clock, streams
 from barnabas.generate.sending import send
 from barnabas.pipelines.finding import find
 from barnabas.pipelines.running import Ended, Run, run_on
-from barnabas.testing import Broker
+from tests.brokers import Brokers
 
 START_MS = 1_780_000_000_000
 _numbers = count()
@@ -27,13 +27,12 @@ class Made(NamedTuple):
 
 
 @pytest.fixture(scope="session")
-def broker() -> Iterator[Broker]:
-    with Broker() as running:
-        yield running
+def broker(brokers: Brokers) -> Brokers:
+    return brokers
 
 
 @pytest.fixture
-def new_topic(broker: Broker) -> Callable[..., str]:
+def new_topic(broker: Brokers) -> Callable[..., str]:
     def make(partitions: int = 3) -> str:
         name = f"pipe-{os.getpid()}-{next(_numbers)}"
         with Admin(bootstrap_servers=broker.bootstrap) as admin:
@@ -44,7 +43,7 @@ def new_topic(broker: Broker) -> Callable[..., str]:
 
 
 @pytest.fixture
-def made(broker: Broker, new_topic: Callable[..., str]) -> Callable[..., Made]:
+def made(broker: Brokers, new_topic: Callable[..., str]) -> Callable[..., Made]:
     """Fills a topic from a generator; `first` goes on where another call ended."""
 
     def make(stream: str, number: int, rate: float, *, topic: str = "", first: int = 0) -> Made:
@@ -58,7 +57,7 @@ def made(broker: Broker, new_topic: Callable[..., str]) -> Callable[..., Made]:
 
 
 @pytest.fixture
-def run_once(spark: Any, broker: Broker, tmp_path: Path) -> Callable[..., Ended]:
+def run_once(spark: Any, broker: Brokers, tmp_path: Path) -> Callable[..., Ended]:
     """Runs a pipeline until it has caught up; the same name again goes on from the same checkpoint."""
 
     def run(name: str, **parameters: str) -> Ended:
@@ -69,7 +68,7 @@ def run_once(spark: Any, broker: Broker, tmp_path: Path) -> Callable[..., Ended]
 
 
 @pytest.fixture
-def records_of(spark: Any, broker: Broker) -> Callable[[str], list[Any]]:
+def records_of(spark: Any, broker: Brokers) -> Callable[[str], list[Any]]:
     """All records of a topic."""
 
     def read(topic: str) -> list[Any]:

@@ -11,7 +11,7 @@ from barnabas.errors import BarnabasError
 from barnabas.pipelines.belonging import default_checkpoint
 from barnabas.pipelines.finding import find
 from barnabas.pipelines.running import Ended, Run, run_on
-from barnabas.testing import Broker
+from tests.brokers import Brokers
 from tests.pipelines.conftest import Made
 from tests.pipelines.test_command import barnabas
 
@@ -40,7 +40,7 @@ def test_other_sources_and_sinks_have_another_checkpoint() -> None:
 
 @pytest.mark.java
 def test_a_checkpoint_of_another_run_is_refused_until_it_is_reset(
-    spark: Any, broker: Broker, made: Callable[..., Made], tmp_path: Path
+    spark: Any, broker: Brokers, made: Callable[..., Made], tmp_path: Path
 ) -> None:
     topic = made("metrics", 100, 5.0).topic
 
@@ -66,7 +66,7 @@ def test_a_checkpoint_of_another_run_is_refused_until_it_is_reset(
 @pytest.mark.timeout(900)
 @pytest.mark.java
 def test_two_documented_loads_in_a_row_load_both(
-    broker: Broker, made: Callable[..., Made], tmp_path: Path
+    broker: Brokers, made: Callable[..., Made], tmp_path: Path
 ) -> None:
     orders, customers = made("metrics", 120, 5.0).topic, made("activity", 80, 1.0).topic
     for topic, table, more in ((orders, "orders", ()), (customers, "customers", ("--set", "newest_by=_key"))):

@@ -19,7 +19,7 @@ import pytest
 from barnabas.errors import BarnabasError
 from barnabas.pipelines.finding import find
 from barnabas.pipelines.running import Run, run_on
-from barnabas.testing import Broker
+from tests.brokers import Brokers
 from tests.conftest import ROOT
 from tests.pipelines.conftest import Made
 
@@ -94,7 +94,7 @@ def test_the_ready_pipelines_are_listed(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_run_is_told_in_one_sentence_within_seconds(
-    arguments: str, code: int, sentence: str, broker: Broker, new_topic: Callable[..., str], tmp_path: Path
+    arguments: str, code: int, sentence: str, broker: Brokers, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     topic = new_topic()
     began = time.monotonic()
@@ -110,7 +110,7 @@ def test_what_cannot_run_is_told_in_one_sentence_within_seconds(
 
 
 def test_a_missing_java_is_told_in_one_sentence(
-    broker: Broker, new_topic: Callable[..., str], tmp_path: Path
+    broker: Brokers, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     nothing = tmp_path / "no-java"
     nothing.mkdir()
@@ -125,7 +125,7 @@ def test_a_missing_java_is_told_in_one_sentence(
 @pytest.mark.timeout(900)
 @pytest.mark.java
 def test_ctrl_c_ends_a_pipeline_cleanly_and_it_goes_on_where_it_was(
-    spark: Any, broker: Broker, made: Callable[..., Made], tmp_path: Path
+    spark: Any, broker: Brokers, made: Callable[..., Made], tmp_path: Path
 ) -> None:
     readings = made("metrics", 500, 50.0)
     arguments = (
@@ -181,7 +181,7 @@ def test_ctrl_c_ends_a_pipeline_cleanly_and_it_goes_on_where_it_was(
 @pytest.mark.timeout(900)
 @pytest.mark.java
 def test_a_pipeline_that_fails_says_why_in_one_sentence(
-    spark: Any, broker: Broker, made: Callable[..., Made], tmp_path: Path
+    spark: Any, broker: Brokers, made: Callable[..., Made], tmp_path: Path
 ) -> None:
     readings = made("metrics", 10, 50.0)
     (tmp_path / "broken.py").write_text(

@@ -15,7 +15,7 @@ import pytest
 
 from barnabas.pipelines.finding import find
 from barnabas.pipelines.running import Run, run_on
-from barnabas.testing import Broker
+from tests.brokers import Brokers
 from tests.conftest import ROOT
 from tests.pipelines.conftest import Made
 from tests.pipelines.standalone import Standalone
@@ -55,7 +55,7 @@ if __name__ == "__main__":
 
 
 def test_every_master_gives_the_same_counts_and_sums(
-    spark: Any, broker: Broker, made: Callable[..., Made], tmp_path: Path
+    spark: Any, broker: Brokers, made: Callable[..., Made], tmp_path: Path
 ) -> None:
     readings = made("metrics", 20_000, 50.0)
     file = tmp_path / "readings.py"
@@ -96,7 +96,7 @@ def test_every_master_gives_the_same_counts_and_sums(
         assert len({row["process"] for row in rows}) == executors, f"{name}: so many processes had records"
 
 
-def run(command: list[str | Path], readings: Made, broker: Broker, output: Path) -> None:
+def run(command: list[str | Path], readings: Made, broker: Brokers, output: Path) -> None:
     """Run the pipeline's file with a command, until it has caught up."""
     given = ("--once", "--bootstrap", broker.bootstrap, "--checkpoint", f"{output}-checkpoint")
     parameters = ("--set", f"source={readings.topic}", "--set", f"output={output}")

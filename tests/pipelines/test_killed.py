@@ -19,7 +19,7 @@ from barnabas import Producer
 from barnabas.errors import BarnabasError
 from barnabas.spark.installed import has_read_limits
 from barnabas.spark.published import Published
-from barnabas.testing import Broker
+from tests.brokers import Brokers
 from tests.conftest import ROOT
 from tests.deadline import eventually
 
@@ -32,7 +32,7 @@ Rows = list[tuple[int, int]]
 
 
 @contextmanager
-def pipeline(broker: Broker, topic: str, folder: Path) -> Iterator["subprocess.Popen[bytes]"]:
+def pipeline(broker: Brokers, topic: str, folder: Path) -> Iterator["subprocess.Popen[bytes]"]:
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
     command = [sys.executable, "-m", "tests.pipelines.to_kill", broker.bootstrap, topic, str(folder)]
     process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, start_new_session=True)
@@ -69,7 +69,7 @@ def seen_by_all(table: Path) -> Rows:
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(not has_read_limits(), reason="Spark 4.1 reads all there is in one batch")
 def test_killed_again_and_again_every_reader_finds_each_row_once(
-    broker: Broker, new_topic: Callable[..., str], tmp_path: Path
+    broker: Brokers, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     seed = random.randrange(2**32)
     dice = random.Random(seed)

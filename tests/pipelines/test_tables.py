@@ -11,7 +11,7 @@ from barnabas import Producer
 from barnabas.pipelines import delta, iceberg, parquet
 from barnabas.pipelines.places import Files, Surroundings
 from barnabas.pipelines.running import Ended
-from barnabas.testing import Broker
+from tests.brokers import Brokers
 from tests.pipelines.conftest import Made
 from tests.spark.connector import table_formats
 
@@ -84,7 +84,7 @@ def test_a_topic_becomes_a_table_and_the_table_a_topic(
 
 def test_a_table_keeps_the_newest_row_a_key_and_forgets_what_was_deleted(
     spark: Any,
-    broker: Broker,
+    broker: Brokers,
     new_topic: Callable[..., str],
     run_once: Callable[..., Ended],
     tmp_path: Path,

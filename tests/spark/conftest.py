@@ -7,19 +7,18 @@ from typing import Any
 import pytest
 
 from barnabas import Admin, Producer
-from barnabas.testing import Broker
+from tests.brokers import Brokers
 
 numbers = count()
 
 
 @pytest.fixture(scope="session")
-def broker() -> Iterator[Broker]:
-    with Broker() as running:
-        yield running
+def broker(brokers: Brokers) -> Brokers:
+    return brokers
 
 
 @pytest.fixture(scope="session")
-def admin(broker: Broker) -> Iterator[Admin]:
+def admin(broker: Brokers) -> Iterator[Admin]:
     with Admin(bootstrap_servers=broker.bootstrap) as one:
         yield one
 
@@ -39,7 +38,7 @@ def topic(admin: Admin, request: pytest.FixtureRequest) -> Callable[..., str]:
 
 
 @pytest.fixture(scope="session")
-def producer(broker: Broker) -> Iterator[Producer]:
+def producer(broker: Brokers) -> Iterator[Producer]:
     with Producer(bootstrap_servers=broker.bootstrap) as one:
         yield one
 
@@ -48,7 +47,7 @@ Load = Callable[..., Any]
 
 
 @pytest.fixture
-def load(spark: Any, broker: Broker) -> Load:
+def load(spark: Any, broker: Brokers) -> Load:
     """A topic as a table; options by their names."""
 
     def read(topic: str, schema: str | None = None, **options: str) -> Any:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from barnabas import Admin, Producer
-from barnabas.testing import Broker
 from barnabas.types import TopicPartition
+from tests.brokers import Brokers
 from tests.deadline import eventually
 from tests.spark.conftest import Load
 
@@ -28,7 +28,7 @@ def fill(producer: Producer, topic: str, count: int, partitions: int = 3, **more
 
 
 def test_the_schema_is_that_of_sparks_kafka_source(
-    spark: Any, broker: Broker, topic: Topic, load: Load
+    spark: Any, broker: Brokers, topic: Topic, load: Load
 ) -> None:
     name = topic()
     theirs = spark.read.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap)
@@ -131,7 +131,7 @@ def test_places_say_where_to_begin_and_end(producer: Producer, topic: Topic, loa
 
 
 def test_topics_by_pattern_and_partitions_by_name(
-    spark: Any, broker: Broker, producer: Producer, topic: Topic
+    spark: Any, broker: Brokers, producer: Producer, topic: Topic
 ) -> None:
     first, second = topic(), topic()
     fill(producer, first, 30)

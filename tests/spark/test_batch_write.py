@@ -8,7 +8,7 @@ import pytest
 
 from barnabas import Producer
 from barnabas.client.partitioner import partition_of
-from barnabas.testing import Broker
+from tests.brokers import Brokers
 from tests.spark.conftest import Load
 
 pytestmark = pytest.mark.java
@@ -19,7 +19,7 @@ HEADERS = "array(named_struct('key', 'h', 'value', cast(string(id) as binary)))"
 
 
 @pytest.fixture
-def save(broker: Broker) -> Save:
+def save(broker: Brokers) -> Save:
     def write(table: Any, **options: str) -> None:
         writer = table.write.format("barnabas").option("kafka.bootstrap.servers", broker.bootstrap)
         writer.options(**options).mode("append").save()
@@ -55,7 +55,7 @@ def _headers(found: Any) -> tuple[tuple[str, bytes], ...]:
 
 
 def test_keys_go_where_every_client_sends_them(
-    spark: Any, broker: Broker, producer: Producer, topic: Topic, save: Save, load: Load
+    spark: Any, broker: Brokers, producer: Producer, topic: Topic, save: Save, load: Load
 ) -> None:
     ours, theirs, java = topic(partitions=7), topic(partitions=7), topic(partitions=7)
     table = spark.range(500).selectExpr("concat('ключ ', id * id) as key", "'x' as value")
@@ -131,7 +131,7 @@ def test_what_cannot_be_written_is_one_sentence(
     assert "Traceback" not in str(told.value)
 
 
-def test_topics_are_not_overwritten(spark: Any, broker: Broker, topic: Topic) -> None:
+def test_topics_are_not_overwritten(spark: Any, broker: Brokers, topic: Topic) -> None:
     writer = spark.range(1).selectExpr("'x' as value").write.format("barnabas").mode("overwrite")
     with pytest.raises(Exception, match="A topic cannot be overwritten"):
         writer.option("kafka.bootstrap.servers", broker.bootstrap).option("topic", topic()).save()

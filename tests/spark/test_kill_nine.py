@@ -14,7 +14,7 @@ import pytest
 
 from barnabas import Producer
 from barnabas.spark.installed import has_read_limits
-from barnabas.testing import Broker
+from tests.brokers import Brokers
 from tests.deadline import eventually
 
 pytestmark = [pytest.mark.java, pytest.mark.slow(seconds=200), pytest.mark.timeout(900)]
@@ -30,7 +30,7 @@ LIMIT_S = 180
 
 
 @contextmanager
-def driver(broker: Broker, topic: str, folder: Path, how: str) -> Iterator[subprocess.Popen[bytes]]:
+def driver(broker: Brokers, topic: str, folder: Path, how: str) -> Iterator[subprocess.Popen[bytes]]:
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
     command = [sys.executable, "-m", "tests.spark.driver_to_kill", broker.bootstrap, topic, str(folder), how]
     environment = {**os.environ, "PYTHONPATH": path}
@@ -45,7 +45,7 @@ def driver(broker: Broker, topic: str, folder: Path, how: str) -> Iterator[subpr
 
 
 def test_killed_at_ten_points_every_record_is_there_once(
-    spark: Any, broker: Broker, producer: Producer, topic: Callable[..., str], tmp_path: Path
+    spark: Any, broker: Brokers, producer: Producer, topic: Callable[..., str], tmp_path: Path
 ) -> None:
     seed = random.randrange(2**32)
     dice = random.Random(seed)

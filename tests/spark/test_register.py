@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from barnabas import Producer
-from barnabas.testing import Broker
+from tests.brokers import Brokers
 from tests.conftest import ROOT
 
 pytestmark = [pytest.mark.java, pytest.mark.slow(seconds=40)]
@@ -27,7 +27,7 @@ def other_python(tmp_path: Path) -> Path:
 
 
 def run(
-    broker: Broker, topic: str, folder: Path, python: Path, **more: str
+    broker: Brokers, topic: str, folder: Path, python: Path, **more: str
 ) -> "subprocess.CompletedProcess[str]":
     environment = {
         name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")
@@ -47,7 +47,7 @@ def run(
 
 
 def test_a_script_of_an_environment_that_is_not_active_reads_and_streams(
-    broker: Broker, producer: Producer, topic: Callable[..., str], tmp_path: Path, other_python: Path
+    broker: Brokers, producer: Producer, topic: Callable[..., str], tmp_path: Path, other_python: Path
 ) -> None:
     name = topic()
     for i in range(30):
@@ -58,7 +58,7 @@ def test_a_script_of_an_environment_that_is_not_active_reads_and_streams(
 
 
 def test_a_chosen_python_without_our_packages_is_one_sentence(
-    broker: Broker, topic: Callable[..., str], tmp_path: Path, other_python: Path
+    broker: Brokers, topic: Callable[..., str], tmp_path: Path, other_python: Path
 ) -> None:
     ended = run(broker, topic(), tmp_path, other_python, PYSPARK_PYTHON=str(other_python))
     last = ended.stderr.strip().splitlines()[-1]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from barnabas import Admin, Producer
-from barnabas.testing import Broker
+from tests.brokers import Brokers
 from tests.spark.conftest import Load
 
 pytestmark = pytest.mark.java
@@ -17,7 +17,7 @@ BEGIN_MS = 1_700_000_000_000
 LIMIT_S = 180
 
 
-def options(broker: Broker, topic: str) -> dict[str, str]:
+def options(broker: Brokers, topic: str) -> dict[str, str]:
     return {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, "includeHeaders": "true"}
 
 
@@ -37,7 +37,7 @@ def as_rows(table: Any) -> list[Any]:
 
 
 def test_both_connectors_read_the_same(
-    spark: Any, broker: Broker, producer: Producer, topic: Topic, load: Load
+    spark: Any, broker: Brokers, producer: Producer, topic: Topic, load: Load
 ) -> None:
     name = topic()
     fill(producer, name, 300)
@@ -56,7 +56,7 @@ def test_both_connectors_read_the_same(
 
 
 def test_its_stream_follows_a_topic(
-    spark: Any, broker: Broker, admin: Admin, producer: Producer, topic: Topic, tmp_path: Path
+    spark: Any, broker: Brokers, admin: Admin, producer: Producer, topic: Topic, tmp_path: Path
 ) -> None:
     name = topic()
     fill(producer, name, 300)
@@ -75,7 +75,7 @@ def test_its_stream_follows_a_topic(
 
 
 def test_its_sink_writes_tables_and_streams(
-    spark: Any, broker: Broker, producer: Producer, topic: Topic, load: Load, tmp_path: Path
+    spark: Any, broker: Brokers, producer: Producer, topic: Topic, load: Load, tmp_path: Path
 ) -> None:
     source, batch, stream = topic(), topic(), topic()
     fill(producer, source, 300)
@@ -97,7 +97,7 @@ def test_its_sink_writes_tables_and_streams(
 
 @pytest.mark.parametrize("connector", ["kafka", "barnabas"])
 def test_a_batch_that_begins_beyond_the_end_is_refused(
-    connector: str, spark: Any, broker: Broker, producer: Producer, topic: Topic
+    connector: str, spark: Any, broker: Brokers, producer: Producer, topic: Topic
 ) -> None:
     name = topic(partitions=1)
     producer.send(name, b"one", partition=0).result()

@@ -9,8 +9,8 @@ import pytest
 
 from barnabas import Admin, Producer
 from barnabas.spark.installed import has_read_limits
-from barnabas.testing import Broker
 from barnabas.types import TopicPartition
+from tests.brokers import Brokers
 from tests.deadline import eventually
 from tests.spark.conftest import Load
 
@@ -24,7 +24,7 @@ with_limits = pytest.mark.skipif(not has_read_limits(), reason="Spark 4.1 has no
 class Stream:
     """A query that writes what it reads to a folder."""
 
-    def __init__(self, spark: Any, broker: Broker, folder: Path, connector: str = "barnabas") -> None:
+    def __init__(self, spark: Any, broker: Brokers, folder: Path, connector: str = "barnabas") -> None:
         self._spark = spark
         self._bootstrap = broker.bootstrap
         self._folder = folder
@@ -52,7 +52,7 @@ class Stream:
 
 
 @pytest.fixture
-def stream(spark: Any, broker: Broker, tmp_path: Path) -> Stream:
+def stream(spark: Any, broker: Brokers, tmp_path: Path) -> Stream:
     return Stream(spark, broker, tmp_path)
 
 
@@ -106,7 +106,7 @@ def test_available_now_does_not_wait_for_more(
 
 
 def test_new_partitions_are_read_from_their_beginning(
-    broker: Broker, admin: Admin, producer: Producer, topic: Topic, stream: Stream
+    broker: Brokers, admin: Admin, producer: Producer, topic: Topic, stream: Stream
 ) -> None:
     name = topic(partitions=1)
     fill(producer, name, 10, 0)
@@ -145,7 +145,7 @@ def test_a_deleted_topic_is_one_sentence_or_a_warning(
 
 @pytest.mark.parametrize("count", [4, 50])
 def test_a_topic_made_anew_is_told_from_the_old_one(
-    broker: Broker, admin: Admin, producer: Producer, topic: Topic, stream: Stream, count: int
+    broker: Brokers, admin: Admin, producer: Producer, topic: Topic, stream: Stream, count: int
 ) -> None:
     name = topic(partitions=1)
     fill(producer, name, 10, 0)
@@ -163,7 +163,7 @@ def test_a_topic_made_anew_is_told_from_the_old_one(
 
 
 def test_a_checkpoint_without_ids_of_topics_is_gone_on_from(
-    broker: Broker, admin: Admin, producer: Producer, topic: Topic, stream: Stream, tmp_path: Path
+    broker: Brokers, admin: Admin, producer: Producer, topic: Topic, stream: Stream, tmp_path: Path
 ) -> None:
     name = topic(partitions=1)
     fill(producer, name, 10, 0)
@@ -197,7 +197,7 @@ def test_what_retention_took_is_an_error_or_a_warning(
 
 
 def test_a_checkpoint_of_sparks_kafka_source_is_gone_on_from(
-    spark: Any, broker: Broker, producer: Producer, topic: Topic, tmp_path: Path
+    spark: Any, broker: Brokers, producer: Producer, topic: Topic, tmp_path: Path
 ) -> None:
     name = topic()
     fill(producer, name, 60, 0, 1, 2)
@@ -212,7 +212,7 @@ def test_a_checkpoint_of_sparks_kafka_source_is_gone_on_from(
 
 
 def test_a_stream_without_topic_or_broker_is_one_sentence(
-    spark: Any, broker: Broker, stream: Stream, tmp_path: Path
+    spark: Any, broker: Brokers, stream: Stream, tmp_path: Path
 ) -> None:
     with pytest.raises(Exception, match="Topic 'nowhere': This topic or partition does not exist"):
         stream.run("nowhere")
@@ -224,7 +224,7 @@ def test_a_stream_without_topic_or_broker_is_one_sentence(
 
 
 def test_a_stream_becomes_a_topic(
-    spark: Any, broker: Broker, producer: Producer, topic: Topic, load: Load, tmp_path: Path
+    spark: Any, broker: Brokers, producer: Producer, topic: Topic, load: Load, tmp_path: Path
 ) -> None:
     source, target = topic(), topic(partitions=2)
     fill(producer, source, 50, 0, 1, 2)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from barnabas.client.admin.admin import Admin
-from barnabas.testing import Broker
+from tests.brokers import Brokers, serving
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "STREAMS.md"
 _EXAMPLE = re.compile(r"^```python\n(.*?)^```\n(?:```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
@@ -19,7 +19,7 @@ _EXAMPLE = re.compile(r"^```python\n(.*?)^```\n(?:```text\n(.*?)^```\n)?", re.MU
 def test_the_examples_print_what_the_page_says(spark: Any, tmp_path: Path) -> None:
     examples = _EXAMPLE.findall(PAGE.read_text())
     assert len(examples) >= 3
-    with Broker() as broker:
+    with serving() as broker:
         with Admin(broker.bootstrap) as admin:
             for topic in ("orders", "big-orders"):
                 admin.create_topic(topic, partitions=1)
@@ -32,7 +32,7 @@ def test_the_examples_print_what_the_page_says(spark: Any, tmp_path: Path) -> No
             assert printed.getvalue() == expected
 
 
-def _settled(code: str, broker: Broker, folder: Path) -> str:
+def _settled(code: str, broker: Brokers, folder: Path) -> str:
     """The example with our broker, and its folders in ours: Spark's process has a working directory of its own."""
     for name in ("state", "small-orders"):
         code = code.replace(f'"{name}"', f'"{folder}/{name}"')

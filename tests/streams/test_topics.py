@@ -1,6 +1,7 @@
 """Streams from topics of a real broker to topics of it."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from pyspark.sql.functions import col
 
 from barnabas.client.admin.admin import Admin
 from barnabas.streams import Stream, StreamError, count, run, sum
-from barnabas.testing import Broker
+from tests.brokers import Brokers, serving
 from tests.streams.feed import WITHIN_S, rows
 
 pytestmark = pytest.mark.java
@@ -18,21 +19,21 @@ ORDERS = "id long, user string, amount double"
 
 
 @pytest.fixture(scope="module")
-def broker() -> "Broker":  # type: ignore[misc]
-    with Broker() as running:
+def broker() -> Iterator[Brokers]:
+    with serving() as running:
         with Admin(running.bootstrap) as admin:
             for topic in ("orders", "big", "rest", "copied", "totals"):
                 admin.create_topic(topic, partitions=2)
         yield running
 
 
-def _records(spark: SparkSession, broker: Broker, topic: str) -> list[tuple[str | None, str]]:
+def _records(spark: SparkSession, broker: Brokers, topic: str) -> list[tuple[str | None, str]]:
     read = Stream.from_topic(spark, topic, bootstrap=broker.bootstrap, streaming=False)
     text = read.map(key=col("key").cast("string"), value=col("value").cast("string"))
     return [(key, value) for key, value in rows(text, "key", "value")]
 
 
-def test_orders_are_read_parted_and_written(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+def test_orders_are_read_parted_and_written(spark: SparkSession, broker: Brokers, tmp_path: Path) -> None:
     orders = [(1, "ann", 10.0), (2, "bob", 250.0), (3, "ann", 300.0), (4, "cyd", 1.0)]
     made = Stream.of(spark.createDataFrame(orders, ORDERS)).key_by("user")
     made.to_topic("orders", bootstrap=broker.bootstrap).run()
@@ -59,7 +60,7 @@ def test_orders_are_read_parted_and_written(spark: SparkSession, broker: Broker,
 
 
 def test_records_that_were_not_looked_into_are_copied_as_they_are(
-    spark: SparkSession, broker: Broker, tmp_path: Path
+    spark: SparkSession, broker: Brokers, tmp_path: Path
 ) -> None:
     with Admin(broker.bootstrap) as admin:
         admin.create_topic("raw", partitions=1)
@@ -79,7 +80,7 @@ def test_records_that_were_not_looked_into_are_copied_as_they_are(
     } == set(raw)
 
 
-def test_a_topic_that_is_not_there_is_one_sentence(spark: SparkSession, broker: Broker) -> None:
+def test_a_topic_that_is_not_there_is_one_sentence(spark: SparkSession, broker: Brokers) -> None:
     read = Stream.from_topic(spark, "nosuch", bootstrap=broker.bootstrap)
     running = read.to_memory("nosuch").run(once=True)
     with pytest.raises(StreamError, match="nosuch") as told:

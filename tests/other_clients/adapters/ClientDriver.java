@@ -88,7 +88,7 @@ public final class ClientDriver {
             case "create":
                 Map<String, String> configs = new HashMap<>();
                 request.get("configs").fields().forEachRemaining(e -> configs.put(e.getKey(), e.getValue().asText()));
-                NewTopic fresh = new NewTopic(topic, request.get("partitions").asInt(), (short) 1).configs(configs);
+                NewTopic fresh = new NewTopic(topic, request.get("partitions").asInt(), (short) -1).configs(configs);
                 admin.createTopics(List.of(fresh)).all().get();
                 return null;
             case "delete":

@@ -47,9 +47,10 @@ class AiokafkaAdapter(ClientAdapter):
         self._runner.close()
 
     def create_topic(self, topic: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
-        answer = self._run(
-            self._admin.create_topics([NewTopic(topic, partitions, 1, topic_configs=dict(configs or {}))])
-        )
+        # It refuses to leave the number of replicas to the broker: as many as brokers were given.
+        replicas = len(self.bootstrap.split(","))
+        new = NewTopic(topic, partitions, replicas, topic_configs=dict(configs or {}))
+        answer = self._run(self._admin.create_topics([new]))
         _refuse(answer.topic_errors[0][1], answer.topic_errors[0][2])
 
     def delete_topic(self, topic: str) -> None:

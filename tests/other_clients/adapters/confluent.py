@@ -39,7 +39,7 @@ class ConfluentAdapter(ClientAdapter):
         del self._admin  # librdkafka's clean-up runs when the last reference goes
 
     def create_topic(self, topic: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
-        new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=dict(configs or {}))
+        new = NewTopic(topic, num_partitions=partitions, replication_factor=-1, config=dict(configs or {}))
         _only(self._admin.create_topics([new]))
 
     def delete_topic(self, topic: str) -> None:

@@ -32,7 +32,9 @@ class KafkaPythonAdapter(ClientAdapter):
         self._admin.close()
 
     def create_topic(self, topic: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
-        new = {topic: {"num_partitions": partitions, "replication_factor": 1, "configs": dict(configs or {})}}
+        new = {
+            topic: {"num_partitions": partitions, "replication_factor": -1, "configs": dict(configs or {})}
+        }
         with _refusals():
             self._admin.create_topics(new)
 
