@@ -22,6 +22,20 @@ HEAP = ("-Xmx1G", "-Xms1G")
 
 def start(directory: Path, name: str = "kafka", settings: Mapping[str, str] | None = None) -> Server:
     """Formats `directory` when it is new, and starts a node on it, with these settings beside the bench's own."""
+    port = free_port()
+    command = prepare(directory, port, free_port(), settings or {})
+    return launch(name, command, port, directory / "server.log")
+
+
+def new_cluster_id() -> str:
+    """The first character is a letter: an id that begins with a dash would be taken for an option."""
+    return base64.urlsafe_b64encode(b"\x00" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
+
+
+def prepare(
+    directory: Path, port: int, controller_port: int, settings: Mapping[str, str], cluster: str = ""
+) -> tuple[str, ...]:
+    """Formats `directory` when it is new; the command that starts a node on it."""
     java = shutil.which("java")
     if java is None:
         raise BrokerFailedError(
@@ -29,9 +43,8 @@ def start(directory: Path, name: str = "kafka", settings: Mapping[str, str] | No
         )
     classpath = f"{jars()}/*"
     directory.mkdir(parents=True, exist_ok=True)
-    port = free_port()
     properties = directory / "server.properties"
-    properties.write_text(_properties(directory / "data", port, free_port(), settings or {}))
+    properties.write_text(_properties(directory / "data", port, controller_port, settings))
     logging = directory / "log4j2.properties"
     logging.write_text(
         "rootLogger.level=warn\nrootLogger.appenderRef.c.ref=c\nappender.c.type=Console\nappender.c.name=c\n"
@@ -41,11 +54,9 @@ def start(directory: Path, name: str = "kafka", settings: Mapping[str, str] | No
     # Kafka unpacks its native codecs into the scratch folder; ours is removed with the rest.
     options = (f"-Dlog4j2.configurationFile={logging}", f"-Djava.io.tmpdir={scratch}")
     if not (directory / "data" / "meta.properties").exists():
-        # The first character is a letter: an id that begins with a dash would be taken for an option.
-        cluster = base64.urlsafe_b64encode(b"\x00" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
         storage = (java, *options, "-cp", classpath, "kafka.tools.StorageTool")
         done = subprocess.run(
-            (*storage, "format", "-t", cluster, "-c", str(properties)),
+            (*storage, "format", "-t", cluster or new_cluster_id(), "-c", str(properties)),
             capture_output=True,
             text=True,
             timeout=FORMAT_LIMIT_S,
@@ -55,8 +66,7 @@ def start(directory: Path, name: str = "kafka", settings: Mapping[str, str] | No
             raise BrokerFailedError(
                 f"Kafka's StorageTool failed: {(done.stdout + done.stderr).strip()[-300:]}"
             )
-    command = (java, *HEAP, *options, "-cp", classpath, "kafka.Kafka", str(properties))
-    return launch(name, command, port, directory / "server.log")
+    return (java, *HEAP, *options, "-cp", classpath, "kafka.Kafka", str(properties))
 
 
 def java_version() -> str:

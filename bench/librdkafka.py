@@ -102,26 +102,40 @@ def run_program(program: str, server: Server, do: str, job: Mapping[str, Any]) -
 
 @contextmanager
 def topic(
-    server: Server, name: str, partitions: int, settings: Mapping[str, str] | None = None
+    server: Server,
+    name: str,
+    partitions: int,
+    settings: Mapping[str, str] | None = None,
+    *,
+    leader: int | None = None,
 ) -> Iterator[str]:
-    """A new topic that goes again afterwards. No name is used twice: the last may still be on its way out."""
+    """A new topic that goes again afterwards. No name is used twice: the last may still be on its way out.
+
+    In a cluster `leader` is the broker that leads all of its partitions; every replica is in sync when it begins.
+    """
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient, NewTopic
 
     unique = f"{name}-{next(_numbers)}"
     admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 2})
     # Deleted files go at once: a topic measured before must not fill the disk while the next one is measured.
-    new = NewTopic(unique, partitions, 1, config={"file.delete.delay.ms": "0", **(settings or {})})
+    config = {"file.delete.delay.ms": "0", **(settings or {})}
+    if leader is None:
+        new = NewTopic(unique, partitions, server.replicas, config=config)
+    else:
+        others = [number for number in range(1, server.replicas + 1) if number != leader]
+        new = NewTopic(unique, partitions, replica_assignment=[[leader, *others]] * partitions, config=config)
     try:
         admin.create_topics([new], request_timeout=ADMIN_LIMIT_S)[unique].result(ADMIN_LIMIT_S)
         _until_led(admin, unique, partitions)
+        until_in_sync(admin, unique, server.replicas)
     except KafkaException as error:
         raise WorkFailedError(f"{server.name} did not create {unique}: {error}") from error
     try:
         yield unique
     finally:
         # A broker that has died cannot delete; what it died of is already on its way up.
-        with suppress(KafkaException):
+        with suppress(KafkaException, TimeoutError):
             admin.delete_topics([unique], request_timeout=ADMIN_LIMIT_S)[unique].result(ADMIN_LIMIT_S)
         _until_gone(server, unique)
         # What either broker left to be written back must not be paid for by the next measurement.
@@ -149,6 +163,18 @@ def _until_led(admin: Any, topic: str, partitions: int) -> None:
             time.sleep(0.02)
         else:
             return
+
+
+def until_in_sync(admin: Any, topic: str, replicas: int) -> None:
+    """A replica that is still to come would be copied to in the measured time."""
+    deadline = time.monotonic() + ADMIN_LIMIT_S
+    while replicas > 1:
+        found = admin.list_topics(topic, timeout=ADMIN_LIMIT_S).topics[topic].partitions.values()
+        if all(len(partition.isrs) == replicas for partition in found):
+            return
+        if time.monotonic() > deadline:
+            raise WorkFailedError(f"not all replicas of {topic} came in sync")
+        time.sleep(0.02)
 
 
 def _until_gone(server: Server, topic: str) -> None:

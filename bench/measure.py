@@ -97,7 +97,7 @@ class SideState:
     def __init__(self, name: str, start: Start, directory: Path) -> None:
         self.name = name
         self._start = start
-        self._directory = directory
+        self.directory = directory
         self._server: Server | None = None
         self._started = 0
         self.on_start: Callable[[Server], None] = lambda _: None
@@ -105,7 +105,7 @@ class SideState:
     @property
     def server(self) -> Server:
         """The broker that most workloads share; a new one when the last has died."""
-        if self._server is None or self._server.process.poll() is not None:
+        if self._server is None or not self._server.is_running:
             new = self.fresh()
             try:
                 self.on_start(new)
@@ -119,7 +119,7 @@ class SideState:
     def fresh(self) -> Server:
         """A broker on an empty folder, for whoever measures starts and memory. The caller stops it."""
         self._started += 1
-        return self._start(self._directory / f"{self._started}")
+        return self._start(self.directory / f"{self._started}")
 
     def stop(self) -> None:
         if self._server is not None:
@@ -193,7 +193,8 @@ def sides_of(workload: Workload, brokers: Mapping[str, SideState]) -> Mapping[st
 
 
 def compares_brokers(workload: Workload) -> bool:
-    return not hasattr(workload, "sides")
+    """Whether one side is Apache Kafka: always, but for workloads with sides of their own that name something else."""
+    return not hasattr(workload, "sides") or not hasattr(workload, "THEIRS")
 
 
 def interleave(

@@ -24,7 +24,7 @@ class BrokerFailedError(Exception):
     """A broker did not start, or went away; the message holds what it said last."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Server:
     name: str
     port: int
@@ -34,6 +34,12 @@ class Server:
     serving_s: float
 
     host = "127.0.0.1"
+    replicas = 1
+    """Of the topics that are made for a measurement."""
+
+    @property
+    def is_running(self) -> bool:
+        return self.process.poll() is None
 
     @property
     def bootstrap(self) -> str:
@@ -61,19 +67,33 @@ class Server:
 
 def launch(name: str, command: Sequence[str], port: int, log: Path) -> Server:
     """Starts a broker and waits until it answers ApiVersions, then until Metadata names a broker."""
-    with log.open("wb") as output:
-        begun = time.monotonic()
-        process = subprocess.Popen(
+    begun = time.monotonic()
+    return until_serving(name, begin(command, log), begun, port, log)
+
+
+def begin(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+    """Starts a program whose words go to a file."""
+    with log.open("ab") as output:
+        return subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
         )
+
+
+def until_serving(name: str, process: subprocess.Popen[bytes], begun: float, port: int, log: Path) -> Server:
+    """The broker that a process has become; one that has not is ended."""
     try:
         first = _until(process, name, log, begun, port, wire.api_versions_request(), wire.is_answer)
         serving = _until(process, name, log, begun, port, wire.metadata_request(), wire.names_a_broker)
     except BaseException:
-        process.kill()
-        process.wait(STOP_LIMIT_S)
+        end(process)
         raise
     return Server(name, port, process, log, first, serving)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """kill -9, if it still runs."""
+    process.kill()
+    process.wait(STOP_LIMIT_S)
 
 
 def free_port() -> int:

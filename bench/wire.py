@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from fastcrc.crc32 import iscsi as crc32c
 
@@ -36,6 +37,74 @@ def is_answer(answer: bytes) -> bool:
 
 def names_a_broker(answer: bytes) -> bool:
     return len(answer) >= 8 and struct.unpack_from(">i", answer, 4)[0] >= 1
+
+
+def topic_request(topic: str) -> bytes:
+    """Metadata v1 about one topic."""
+    name = topic.encode()
+    return frame(header(API_METADATA, 1) + struct.pack(">ih", 1, len(name)) + name)
+
+
+class Partitions(NamedTuple):
+    """What a broker says of a topic: how many of its partitions have a leader, and how many their full ISR."""
+
+    all: int
+    led: int
+    in_sync: int
+
+    @property
+    def are_well(self) -> bool:
+        return self.all > 0 and self.led == self.in_sync == self.all
+
+
+def partitions_of(answer: bytes) -> Partitions:
+    """Of the answer to topic_request."""
+    read = _Reader(answer, 4)
+    for _ in range(read.int32()):
+        read.skip(4)
+        read.text()
+        read.skip(4)
+        read.text()
+    read.skip(4)
+    every = led = in_sync = 0
+    for _ in range(read.int32()):
+        read.skip(2)
+        read.text()
+        read.skip(1)
+        for _ in range(read.int32()):
+            read.skip(2 + 4)
+            leader = read.int32()
+            replicas = read.array_of_int32()
+            isr = read.array_of_int32()
+            every += 1
+            led += leader >= 0
+            in_sync += isr == replicas
+    return Partitions(every, led, in_sync)
+
+
+class _Reader:
+    """Mutable: where an answer is read."""
+
+    def __init__(self, answer: bytes, at: int) -> None:
+        self._answer, self._at = answer, at
+
+    def skip(self, size: int) -> None:
+        self._at += size
+
+    def int32(self) -> int:
+        (found,) = struct.unpack_from(">i", self._answer, self._at)
+        self._at += 4
+        return int(found)
+
+    def text(self) -> None:
+        (size,) = struct.unpack_from(">h", self._answer, self._at)
+        self._at += 2 + max(0, size)
+
+    def array_of_int32(self) -> int:
+        """Its length."""
+        count = self.int32()
+        self._at += 4 * count
+        return count
 
 
 def ask(sock: socket.socket, request: bytes) -> bytes:

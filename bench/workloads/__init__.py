@@ -7,6 +7,7 @@ from typing import cast
 from bench.measure import Workload
 from bench.workloads import (
     client,
+    cluster,
     durable,
     end_to_end,
     groups,
@@ -33,6 +34,7 @@ ALL: tuple[Workload, ...] = tuple(
         groups,
         partitions,
         retained,
+        cluster,
         client,
         spark,
     )

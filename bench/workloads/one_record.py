@@ -63,11 +63,17 @@ def run(side: SideState, case: Case) -> Measured:
 
 
 def one_record_load(
-    topic: str, partitions: int, connections: int, seconds: float, version: int = wire.PRODUCE_VERSION
+    topic: str,
+    partitions: int,
+    connections: int,
+    seconds: float,
+    version: int = wire.PRODUCE_VERSION,
+    acks: int = 1,
 ) -> loadgen.Load:
     batch = wire.batch([VALUE], int(time.time() * 1000))
     frames = [
-        wire.produce_request(topic, partition, batch, version=version) for partition in range(partitions)
+        wire.produce_request(topic, partition, batch, version=version, acks=acks)
+        for partition in range(partitions)
     ]
     return loadgen.Load(frames, wire.error_offset(topic, version), connections, seconds=seconds)
 
