@@ -27,7 +27,7 @@ CHECK_PYTHON = if ! $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11
 SPARK_VERSIONS ?= 4.1.4 4.2.1
 SPARK_TESTS := tests/spark tests/pipelines tests/streams tests/connect
 
-.PHONY: help run demo test test-ci test-again test-fast test-spark-versions soak check format bench compile install clean
+.PHONY: help run demo test test-ci test-again test-fast test-cluster test-spark-versions soak soak-cluster check format bench compile install clean
 
 help:  ## List what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -60,8 +60,17 @@ test-spark-%: .cache/pyspark-%/.all
 	@echo "Testing with PySpark $* ..."
 	@.cache/pyspark-$*/bin/python -m pytest $(SIDE_BY_SIDE) -p no:cacheprovider $(SPARK_TESTS) $(ARGS)
 
+# Every suite that needs no more than an address; those that look into a broker or restart it stay with one.
+CLUSTER_TESTS := tests/other_clients tests/client_with_broker tests/groups $(SPARK_TESTS)
+test-cluster: $(VENV)/.all  ## The tests of clients, groups and Spark with three brokers in place of one
+	@echo "Testing with three brokers ..."
+	@BARNABAS_TEST_BROKERS=3 $(BIN)/python -m pytest -p no:cacheprovider $(CLUSTER_TESTS) $(ARGS)
+
 soak: $(VENV)/.all  ## The long ones: more rounds of kill -9, more seeds, more mutated frames
 	@BARNABAS_SOAK=1 $(BIN)/python -m pytest -m slow --timeout 7200 $(ARGS)
+
+soak-cluster: $(VENV)/.all  ## Faults of a cluster for hours, with a report in build/ (ARGS="--hours 8 --seed 7")
+	@$(BIN)/python -m tests.chaos.soak $(ARGS)
 
 check: $(VENV)/.all  ## Lint, types, layers
 	@echo "Linting ..." && $(BIN)/ruff check && $(BIN)/ruff format --check

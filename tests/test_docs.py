@@ -61,6 +61,7 @@ def test_every_module_has_its_place_in_the_file_map() -> None:
         "pipelines",
         "streams",
         "connect",
+        "processes",
     )
     home = ROOT / "src" / "barnabas"
     modules = {
