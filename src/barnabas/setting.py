@@ -6,7 +6,7 @@ Used by `config`, where all of them are declared.
 import re
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from barnabas.errors import BarnabasError
 
@@ -35,6 +35,17 @@ class Kind(IntEnum):
     LIST = 7
 
 
+class ItemShape(NamedTuple):
+    """What each item of a list must look like, unless the list is `every` alone; and that in words."""
+
+    item: re.Pattern[str]
+    every: str
+    words: str
+
+    def fits(self, items: tuple[str, ...]) -> bool:
+        return items == (self.every,) or all(self.item.fullmatch(each) for each in items)
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """One declared setting."""
@@ -51,6 +62,7 @@ class Setting:
     """For a topic's setting: the broker's settings it falls back to, and what to multiply those by."""
     dynamic: bool
     """For a broker's setting: may be changed while the broker runs."""
+    shape: ItemShape | None = None
 
     def parse(self, text: str) -> Value:
         """The value a text means, or a ConfigError that says what would have been accepted."""
@@ -71,6 +83,8 @@ class Setting:
                 if self.among and (has_gaps or not (items or is_set) or not set(items) <= set(self.among)):
                     amount = "any or none" if is_set else "one or more"
                     raise self._refuse(text, f"{amount} of {', '.join(self.among)}")
+                if self.shape is not None and not self.shape.fits(items):
+                    raise self._refuse(text, self.shape.words)
                 return frozenset(items) if is_set else items
             case Kind.STRING:
                 if self.among and text not in self.among:

@@ -65,6 +65,20 @@ def test_the_watermark_is_the_leaders_as_far_as_the_log_reaches() -> None:
     assert not machine.stored(Offset(6)), "it never falls"
 
 
+def test_a_follower_is_caught_up_with_what_its_leader_has_told_to_be_committed() -> None:
+    log = history(0, 0, 3)
+    machine = following(log, watermark=3)
+    states = [machine.is_caught_up]
+    answered(machine, FetchAnswer(Code.NONE, Offset(6), records=b"batches"))
+    states.append(machine.is_caught_up)
+    log.end = Offset(6)
+    machine.stored(Offset(6))
+    states.append(machine.is_caught_up)
+    answered(machine, FetchAnswer(Code.NONE, Offset(7)))
+    states.append(machine.is_caught_up)
+    assert states == [False, False, True, False], "not before the leader has said anything"
+
+
 def test_what_is_not_flushed_is_neither_reported_nor_committed() -> None:
     log = history(0, 0, 3)
     machine = following(log)

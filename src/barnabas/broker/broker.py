@@ -322,6 +322,7 @@ class Broker:
             self.config = self.levels(image).effective()
             self.server.config = self.config
             self.replicas.reconfigure(self.config)
+        self.replication.throttle(image)
         if not self.is_alone:
             self.controlling.watch(image)
             if not self._is_told(image):

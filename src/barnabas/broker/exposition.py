@@ -129,6 +129,16 @@ class BrokerCollector(Collector):
         )
         for name, doc, value in gauges:
             yield GaugeMetricFamily(f"kafka_server_{name}", doc, value)
+        now = broker.steady_clock.now()
+        for side, doc, throttle in (
+            (
+                "leader",
+                "Bytes a second of throttled partitions sent to followers.",
+                broker.replication.leading,
+            ),
+            ("follower", "Bytes a second of throttled partitions fetched.", broker.replication.following),
+        ):
+            yield GaugeMetricFamily(f"kafka_server_{side}replication_byte_rate", doc, throttle.rate(now))
         isr = broker.replication.isr
         for name, doc, count in (
             ("isrshrinks", "Replicas that left the in-sync replicas of a partition led here.", isr.shrinks),

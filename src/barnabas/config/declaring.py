@@ -6,7 +6,7 @@ Used by the other modules of this package, which say what there is to be set.
 from dataclasses import Field, field
 from typing import Any
 
-from barnabas.setting import Kind, Setting, Value
+from barnabas.setting import ItemShape, Kind, Setting, Value
 
 DAY_MS = 24 * 60 * 60 * 1000
 
@@ -21,6 +21,7 @@ def declare(
     among: tuple[str, ...] = (),
     synonyms: tuple[str | tuple[str, int], ...] = (),
     dynamic: bool = False,
+    shape: ItemShape | None = None,
 ) -> Any:
     if kind is None:
         kind = {bool: Kind.BOOLEAN, int: Kind.LONG, float: Kind.DOUBLE, str: Kind.STRING}.get(
@@ -35,6 +36,7 @@ def declare(
         "among": among,
         "synonyms": pairs,
         "dynamic": dynamic,
+        "shape": shape,
     }
     return field(default=default, metadata=facts)
 

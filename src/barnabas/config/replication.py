@@ -49,18 +49,22 @@ class ReplicationConfig:
     )
     leader_replication_throttled_rate: int = declare(
         (1 << 63) - 1,
-        "Bytes a second that this broker sends to followers of throttled partitions that are not in sync. "
-        "Stored for Kafka's tools; nothing is held back yet.",
+        "Bytes a second that this broker may send to followers of throttled partitions before those that are not in "
+        "sync have to wait (leader.replication.throttled.replicas of a topic).",
         least=0,
         dynamic=True,
     )
     follower_replication_throttled_rate: int = declare(
         (1 << 63) - 1,
-        "Bytes a second that this broker fetches of throttled partitions that are not in sync. "
-        "Stored for Kafka's tools; nothing is held back yet.",
+        "Bytes a second that this broker may fetch of throttled partitions before those that are not in sync have to "
+        "wait (follower.replication.throttled.replicas of a topic).",
         least=0,
         dynamic=True,
     )
+    replication_quota_window_num: int = declare_int(
+        11, "How many windows the rate of throttled replicas is taken over.", least=1
+    )
+    replication_quota_window_size_seconds: int = declare_int(1, "How long one of them is.", least=1)
     max_incremental_fetch_session_cache_slots: int = declare_int(
         1000, "How many fetch sessions of clients the broker keeps.", least=0
     )

@@ -1,12 +1,19 @@
 """What a topic can be told. Read by the log, and by what decides on topics."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import Any
 
 from barnabas.config.declaring import DAY_MS, declare, declare_int, declared
-from barnabas.setting import LONG_MAX, ConfigError, Setting
+from barnabas.setting import LONG_MAX, ConfigError, ItemShape, Setting
+
+THROTTLED = ItemShape(
+    re.compile("[0-9]{1,10}:[0-9]{1,10}"),
+    "*",
+    "* for all, or a list like 0:1,0:2 of a partition and a broker each",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +79,10 @@ class TopicConfig:
         synonyms=("log.flush.interval.ms",),
     )
     follower_replication_throttled_replicas: tuple[str, ...] = declare(
-        (), "Accepted for compatibility: no follower is slowed down."
+        (),
+        "The replicas that follower.replication.throttled.rate holds while they catch up: a list of "
+        "partition:broker, or * for all.",
+        shape=THROTTLED,
     )
     index_interval_bytes: int = declare_int(
         4096,
@@ -81,7 +91,10 @@ class TopicConfig:
         synonyms=("log.index.interval.bytes",),
     )
     leader_replication_throttled_replicas: tuple[str, ...] = declare(
-        (), "Accepted for compatibility: no leader is slowed down."
+        (),
+        "The leaders whose answers to replicas that catch up are held to leader.replication.throttled.rate: a list of "
+        "partition:broker, or * for all.",
+        shape=THROTTLED,
     )
     local_retention_bytes: int = declare(
         -2,

@@ -70,6 +70,7 @@ class Following:
     __slots__ = (
         "_backoff_ms",
         "_failures",
+        "_is_heard",
         "_leaders_watermark",
         "_log",
         "_stored",
@@ -89,6 +90,7 @@ class Following:
         self._stored = stored
         self._backoff_ms = backoff_ms
         self._failures = 0
+        self._is_heard = False
         self.retry_at = Millis(0)
         """No fetch before this."""
 
@@ -96,6 +98,11 @@ class Following:
     def leaders_watermark(self) -> Offset:
         """The high watermark that the leader has told of, which this log may not reach yet."""
         return self._leaders_watermark
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether this log has all that is committed, as the leader has told; not before its first word."""
+        return self._is_heard and self._log.end >= self._leaders_watermark
 
     def begin(self) -> list[Effect]:
         """What to do before the first fetch: without epochs only what is committed can be believed."""
@@ -131,6 +138,7 @@ class Following:
         if answer.diverging is not None:
             return [Truncate(common_end(log, answer.diverging))]
         effects: list[Effect] = []
+        self._is_heard = True
         self._leaders_watermark = max(self._leaders_watermark, answer.high_watermark)
         if len(answer.records):
             effects.append(Append(answer.records, self.epoch))

@@ -5,6 +5,8 @@ position has changed since the last one, and the leader answers with those that 
 to each partition's `Following`, which decides; this carries bytes. Everything happens in callbacks of the event loop:
 from an answer to the next fetch there is no task to be woken.
 
+A partition that is throttled and not in sync is left out while this broker fetches faster than it may.
+
 Always holds: a partition that fails backs off alone. A fetch is under way, and a second one only where the first waits
 at the leader while something new is to be followed; the leader answers the first then. An answer counts for the
 position that was asked for, and for no other.
@@ -22,7 +24,8 @@ from barnabas.broker.replication.followers_session import FollowedKey
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.replication.following import Effect, FetchAnswer, FetchPosition
 from barnabas.replication.histories import Divergence
-from barnabas.types import BrokerId, LeaderEpoch, Offset
+from barnabas.replication.throttle import Throttle
+from barnabas.types import BrokerId, LeaderEpoch, Millis, Offset
 from barnabas.wire.messages.fetch import (
     FetchPartition,
     FetchPartitionResponse,
@@ -46,9 +49,10 @@ log = logging.getLogger("barnabas.replication")
 class Fetcher:
     """Mutable: what is followed of one broker, and the session with it."""
 
-    def __init__(self, broker: "Broker", leader: BrokerId) -> None:
+    def __init__(self, broker: "Broker", leader: BrokerId, throttle: Throttle) -> None:
         self.leader = leader
         self._broker = broker
+        self._throttle = throttle
         self._followers: dict[FollowedKey, Follower] = {}
         self._asked: dict[FollowedKey, FetchPosition] = {}
         """Where the leader's session has each partition."""
@@ -107,8 +111,8 @@ class Fetcher:
             task.cancel()
         self._broker.peers.drop(self.leader, FETCHING)
 
-    def reconnect(self) -> None:
-        """The leader's broker has come, or is at another address."""
+    def look_again(self) -> None:
+        """The leader's broker has come, or is at another address; or other partitions are throttled."""
         self._poke()
 
     # Asking
@@ -137,15 +141,20 @@ class Fetcher:
         self._send(changes)
 
     def _changes(self) -> dict[FollowedKey, FetchPosition]:
-        """The positions that the leader does not know yet. What backs off or waits for the disk leaves the session."""
+        """The positions that the leader does not know yet. What backs off, or waits for the disk or for its throttle,
+        leaves the session."""
         now = self._broker.steady_clock.now()
         changes: dict[FollowedKey, FetchPosition] = {}
         waiting: dict[FollowedKey, None] = {}
+        is_slow = self._throttle.is_exceeded(now) if self._throttle.topics else False
+        is_any_held = False
         for key in self._changed:
             follower = self._followers.get(key)
             if follower is None or key in self._cutting:
                 continue
             position = follower.following.next_fetch(now)
+            if is_slow and self._is_held(follower):
+                position, is_any_held = None, True
             if position is None:
                 waiting[key] = None
                 if self._asked.pop(key, None) is not None:
@@ -153,11 +162,16 @@ class Fetcher:
             elif position != self._asked.get(key):
                 changes[key] = position
         self._changed = waiting
-        self._arm_retry(now)
+        self._arm_retry(now, [self._throttle.opens_at(now)] if is_any_held else [])
         return changes
 
-    def _arm_retry(self, now: int) -> None:
-        times = [
+    def _is_held(self, follower: Follower) -> bool:
+        """Whether a partition waits while the throttle is exceeded."""
+        return not follower.following.is_caught_up and self._throttle.counts(follower.tp)
+
+    def _arm_retry(self, now: int, times: list[Millis]) -> None:
+        """Look again at the first of these times, or when the first partition has backed off for long enough."""
+        times += [
             at
             for key in self._changed
             if (follower := self._followers.get(key)) is not None
@@ -209,7 +223,7 @@ class Fetcher:
             while not self._is_closed:
                 leader = self._broker.replicas.brokers.get(self.leader)
                 if leader is None:
-                    return  # it is dead; `reconnect` says when it is back
+                    return  # it is dead; `look_again` says when it is back
                 self._peer = self._broker.peers.get(leader, FETCHING)
                 try:
                     await self._peer.opened()
@@ -277,6 +291,8 @@ class Fetcher:
             row.records or b"",  # type: ignore[arg-type]
         )
         self._changed[key] = None
+        if self._throttle.topics and self._throttle.counts(follower.tp):
+            self._throttle.passed(len(answer.records), now)
         try:
             cuts = follower.heard(position, answer, now, self._broker.clock.now())
         except Refused as refused:

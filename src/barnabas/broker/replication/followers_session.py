@@ -7,6 +7,9 @@ many partitions there are. What has nothing new is not answered.
 A fetch that finds nothing waits. Records answer it at the end of the round that brought them; a watermark that moved
 waits a moment for records to travel with; another fetch of the follower, which has more to ask, answers it at once.
 
+Records of a throttled partition for a follower that is not in sync stay out of answers while this broker sends
+faster than it may, and answer a fetch that waits as soon as it does not.
+
 Always holds: a position counts for the high watermark once, when it comes in, and only if it is fenced by the leader's
 epoch, by the follower's broker epoch and by its history. What is served may lie above the watermark, and does so for
 replicas alone.
@@ -20,6 +23,7 @@ from barnabas.broker.network.connection import Connection
 from barnabas.broker.network.promise import Promise
 from barnabas.broker.partitions.leader import Leader
 from barnabas.errors import Code, Refused
+from barnabas.replication.throttle import Throttle
 from barnabas.types import BrokerEpoch, BrokerId, LeaderEpoch, Millis, Offset
 from barnabas.wire.messages.fetch import (
     EpochEndOffset,
@@ -68,7 +72,7 @@ class Followed:
 class FollowersSession:
     """Mutable: where a follower stands, and its fetch while that waits."""
 
-    def __init__(self, broker: "Broker", session_id: int, replica: BrokerId) -> None:
+    def __init__(self, broker: "Broker", session_id: int, replica: BrokerId, throttle: Throttle) -> None:
         self.id = session_id
         self.replica = replica
         self.epoch = 0
@@ -81,8 +85,15 @@ class FollowersSession:
         """What there is to look at, the one that has waited longest first."""
         self._news: dict[Followed, None] = {}
         """Whose watermark or start the follower does not know yet."""
+        self._throttle = throttle
+        self._held: dict[Followed, None] = {}
+        """What has records that wait for the throttle."""
+        self._opening: asyncio.TimerHandle | None = None
+        """Looks at them again."""
         self._fetched_at = self._considered_at = Millis(0)
         self._left = self._min_bytes = 0
+        self._passing = 0
+        """Bytes of throttled partitions in the answer that is put together."""
         self._answer: Promise[FetchResponse] | None = None
         self._timers: list[asyncio.TimerHandle] = []
         self._is_woken = self._is_full = False
@@ -115,6 +126,9 @@ class FollowersSession:
         self._by_leader.clear()
         self._partitions.clear()
         self._ready.clear()
+        self._held.clear()
+        if self._opening is not None:
+            self._opening.cancel()
         self._give([])
 
     # Where the follower stands
@@ -164,6 +178,7 @@ class FollowersSession:
             return
         self._ready.pop(followed, None)
         self._news.pop(followed, None)
+        self._held.pop(followed, None)
         if followed.leader is not None and self._by_leader.pop(followed.leader, None) is not None:
             followed.leader.leave(self)
 
@@ -221,6 +236,31 @@ class FollowersSession:
         if self._answer is not None:
             self._answer.give(self._response(rows))
 
+    # Holding back
+
+    def open_throttle(self) -> None:
+        """Look again at what was held back: there is room, or the throttle is another."""
+        if self._opening is not None:
+            self._opening.cancel()
+            self._opening = None
+        self._ready.update(self._held)
+        self._held.clear()
+        self._try()
+
+    def _must_wait(self, leader: Leader) -> bool:
+        """Whether records are held back: the replica is not in sync, and this broker has sent what it may."""
+        throttle, leadership = self._throttle, leader.leadership
+        if leadership is None or self.replica in leadership.isr or not throttle.counts(leader.tp):
+            return False
+        return throttle.is_exceeded(self._broker.steady_clock.now(), self._passing)
+
+    def _arm_opening(self) -> None:
+        """See to it that what is held back goes on as soon as it may."""
+        if self._opening is None:
+            now = self._broker.steady_clock.now()
+            wait_ms = self._throttle.opens_at(now) - now + 1
+            self._opening = asyncio.get_running_loop().call_later(wait_ms / 1000, self.open_throttle)
+
     # Answering
 
     def _collect(self, *, must_answer: bool = False) -> list[tuple[Followed, FetchPartitionResponse]] | None:
@@ -228,6 +268,7 @@ class FollowersSession:
         rows: list[tuple[Followed, FetchPartitionResponse]] = []
         found, is_urgent = 0, must_answer
         self._is_full = False
+        self._passing = 0
         for followed in list(self._ready):
             row = self._row(followed, self._left - found, is_first=not found)
             if self._is_full:
@@ -246,7 +287,13 @@ class FollowersSession:
         if not is_urgent and (not rows or found < self._min_bytes):
             for followed, _ in rows:
                 self._ready[followed] = None
+            if self._held:
+                self._arm_opening()
             return None
+        if self._passing:
+            self._throttle.passed(self._passing, self._broker.steady_clock.now())
+        if self._held:
+            self._arm_opening()
         told = {followed for followed, _ in rows}
         for followed in [each for each in self._news if each not in told]:
             news = self._news_of(followed)
@@ -302,6 +349,11 @@ class FollowersSession:
         leader.check_epoch(wanted.current_leader_epoch)
         if offset == log.end:
             return None
+        if self._throttle.topics and self._must_wait(leader):
+            self._held[followed] = None
+            return None
+        if self._held:
+            self._held.pop(followed, None)
         limit = min(wanted.partition_max_bytes, max(left, 0))
         piece = log.read(offset, limit, log.end)
         if piece is None:
@@ -309,6 +361,8 @@ class FollowersSession:
         if piece.size > limit and not is_first:
             self._is_full = True
             return None
+        if self._throttle.topics and self._throttle.counts(leader.tp):
+            self._passing += piece.size
         row.records = piece
         return row
 

@@ -22,6 +22,7 @@ from barnabas.broker.replication.followers_session import FollowersSession
 from barnabas.broker.replication.isr_changes import IsrChanges
 from barnabas.cluster.image import ClusterImage
 from barnabas.errors import Code, Refused
+from barnabas.replication.throttle import FOLLOWERS, LEADERS, Throttle, Windows, throttled_here
 from barnabas.types import BrokerId, Offset, TopicPartition
 from barnabas.wire.messages.fetch import FetchRequest, FetchResponse
 
@@ -41,6 +42,12 @@ class Replication:
 
     def __init__(self, broker: "Broker") -> None:
         self.isr = IsrChanges(broker)
+        config = broker.config
+        windows = Windows(config.replication_quota_window_num, config.replication_quota_window_size_seconds)
+        self.leading, self.following = Throttle(windows), Throttle(windows)
+        """What slows down the answers to followers, and the fetches here."""
+        self._throttled: ClusterImage | None = None
+        """The image that throttles are of."""
         self._broker = broker
         self._fetchers: dict[BrokerId, Fetcher] = {}
         self._follows: dict[TopicPartition, Fetcher] = {}
@@ -94,9 +101,34 @@ class Replication:
         """Brokers came or went: a leader that is back is asked again, and replicas that are gone are given up."""
         for fetcher in self._fetchers.values():
             if fetcher.leader in image.brokers:
-                fetcher.reconnect()
+                fetcher.look_again()
         for gone in self._sessions.keys() - image.brokers.keys():
             self._sessions.pop(gone).close()
+
+    def throttle(self, image: ClusterImage) -> None:
+        """Hold replicas that catch up to the rates of this broker's settings, as far as topics' settings name them."""
+        config = self._broker.config
+        before, self._throttled = self._throttled or ClusterImage(image.cluster_id), image
+        changed = list(image.topics.changed_since(before.topics))
+        is_new = False
+        for throttle, name, limit in (
+            (self.leading, LEADERS, config.leader_replication_throttled_rate),
+            (self.following, FOLLOWERS, config.follower_replication_throttled_rate),
+        ):
+            is_new |= throttle.limit != limit
+            throttle.limit = limit
+            for topic in changed:
+                found = image.topics.get(topic)
+                replicas = "" if found is None else found.configs.get(f"{name}.replicas", "")
+                is_new |= throttle.hold(topic, throttled_here(replicas, self._broker.id))
+        if is_new:
+            self._throttle_changed()
+
+    def _throttle_changed(self) -> None:
+        for fetcher in self._fetchers.values():
+            fetcher.look_again()
+        for session in self._sessions.values():
+            session.open_throttle()
 
     # Roles, as `replicas` hands them out
 
@@ -111,7 +143,7 @@ class Replication:
             return
         fetcher = self._fetchers.get(follower.leader)
         if fetcher is None:
-            fetcher = self._fetchers[follower.leader] = Fetcher(self._broker, follower.leader)
+            fetcher = self._fetchers[follower.leader] = Fetcher(self._broker, follower.leader, self.following)
         self._follows[follower.tp] = fetcher
         fetcher.follow(follower)
 
@@ -137,7 +169,7 @@ class Replication:
             if session is not None:
                 session.close()
             session = self._sessions[replica] = FollowersSession(
-                self._broker, next(self._session_ids), replica
+                self._broker, next(self._session_ids), replica, self.leading
             )
         elif session is None or session.id != request.session_id:
             raise Refused(Code.FETCH_SESSION_ID_NOT_FOUND)
@@ -148,7 +180,7 @@ class Replication:
     def _serve_once(self, request: FetchRequest, peer: Connection, replica: BrokerId) -> FetchResponse:
         """Answer a fetch without a session, at once."""
         request.max_wait_ms = 0
-        session = FollowersSession(self._broker, 0, replica)
+        session = FollowersSession(self._broker, 0, replica, self.leading)
         try:
             response = session.fetch(request, peer)
         finally:
