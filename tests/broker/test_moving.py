@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from barnabas import Admin, Consumer, Producer
+from barnabas.client.admin.configs import Resource
+from barnabas.client.admin.throttles import REPLICAS
 from barnabas.client.admin.topics import NewTopic
 from barnabas.cluster.image import PartitionImage
 from barnabas.errors import NoReassignmentInProgress
@@ -83,6 +85,44 @@ def test_a_move_to_a_broker_that_does_not_answer_can_be_cancelled(tmp_path: Path
         eventually(lambda: folders(members) == {1, 2}, "the new copy to go")
         with pytest.raises(NoReassignmentInProgress):
             admin.cancel_reassignments([T0])
+
+
+def test_a_move_is_held_to_its_throttle_until_that_is_lifted(tmp_path: Path) -> None:
+    """At one byte a second a batch is copied every eleven seconds, and there are two hundred."""
+    one_batch = {"replica.fetch.max.bytes": "1000"}
+    with (
+        Members(tmp_path, settings=one_batch) as members,
+        Admin(bootstrap_servers=members.bootstrap) as admin,
+        Producer(bootstrap_servers=members.bootstrap) as producer,
+    ):
+        admin.create_topics([NewTopic("t", assignment={0: [1, 2]})])
+        for _ in range(COUNT):
+            producer.send("t", b"x" * 1000).result(30)
+        plan = {T0: [3, 2]}
+        admin.throttle_reassignments(plan, 1)
+        assert admin.list_throttles() == {1: 1, 2: 1, 3: 1}
+        rows = admin.describe_configs(Resource.topic("t"), REPLICAS)
+        assert [row.value for row in rows] == ["0:3", "0:1,0:2"]
+        admin.alter_reassignments(plan)
+
+        def copied() -> int:
+            found = members[3].running.replicas.find(*T0)
+            return found.log.end if found is not None else 0
+
+        eventually(copied, "the first batch")
+        assert copied() < COUNT
+        # Another rate while it goes on: the new replica is not one to copy from.
+        admin.throttle_reassignments(plan, 2)
+        assert admin.list_throttles() == {1: 2, 2: 2, 3: 2}
+        assert [row.value for row in admin.describe_configs(Resource.topic("t"), REPLICAS)] == [
+            "0:3",
+            "0:1,0:2",
+        ]
+        assert set(admin.list_reassignments()) == {T0}
+        assert admin.lift_throttle(["t"])
+        eventually(lambda: state(members).replicas == (3, 2), "the partition to have moved")
+        assert admin.list_throttles() == {}
+        assert not admin.lift_throttle(["t"]), "there is none"
 
 
 def test_leaders_come_back_to_the_first_replica_when_asked_to(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_a_plan_that_cannot_be_is_one_sentence(barnabas: Run, tmp_path: Path, to
         assert sentence in ended.err
         assert ended.err.count("\n") == 1
     assert barnabas("reassign", "run", tmp_path / "none.json").code == 1
-    assert barnabas("reassign", "run", plan, "--no-wait", "--throttle", "1").code == 2
+    assert barnabas("reassign", "run", plan, "--throttle", "0").code == 2
 
 
 def test_an_unclean_election_names_its_partitions(barnabas: Run) -> None:

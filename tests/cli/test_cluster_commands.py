@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas import Admin
+from barnabas import Admin, Producer
 from barnabas.testing import Cluster
 from tests.cli.conftest import Ended, Run
 from tests.deadline import eventually
@@ -17,7 +17,8 @@ pytestmark = [pytest.mark.java, pytest.mark.slow(seconds=30)]
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with Cluster(3, racks=["a", "b", "c"]) as started:
+    # A small fetch: a throttled move that takes long is one of many pieces.
+    with Cluster(3, {"replica.fetch.max.bytes": "16384"}, racks=["a", "b", "c"]) as started:
         yield started
 
 
@@ -83,6 +84,38 @@ def test_partitions_move_by_a_plan_and_back(barnabas: Run, tmp_path: Path, topic
     assert barnabas("reassign", "status") == (0, "No partition is being moved.\n", "")
     assert barnabas("reassign", "cancel") == (0, "No partition is being moved.\n", "")
     assert "throttled" not in barnabas("config", "describe", "--topic", topic).out
+
+
+def test_a_throttled_move_is_held_until_it_is_done_or_cancelled(
+    barnabas: Run, cluster: Cluster, tmp_path: Path, topic: str
+) -> None:
+    with Admin(cluster.bootstrap) as admin, Producer(cluster.bootstrap, batch_size=16384) as producer:
+        admin.create_topic(topic, assignment={0: [1, 2]})
+        for _ in range(200):
+            producer.send(topic, b"x" * 10_000)
+        producer.flush()
+    file = tmp_path / "plan.json"
+    rows = [{"topic": topic, "partition": 0, "replicas": [3, 2]}]
+    file.write_text(json.dumps({"version": 1, "partitions": rows}))
+    stays = f"The throttle stays until `barnabas reassign status {file}` finds all of it done.\n"
+    begun = barnabas("reassign", "run", file, "--throttle", "1000", "--no-wait")
+    assert begun == (0, f"On the way: 1 partition at 1,000 bytes a second at the most.\n{stays}", "")
+    moving = f"{topic}-0\tis on 3,2,1, comes to 3, leaves 1\n"
+    held = "Copies go at 1,000 bytes a second at the most at 3 brokers: 1,2,3.\n"
+    assert barnabas("reassign", "status") == (1, moving + held, "")
+    assert barnabas("reassign", "status", file) == (1, moving + held, "")
+    cancelled = barnabas("reassign", "cancel", file)
+    assert cancelled == (0, "Cancelled the moves of 1 partition.\nThe throttle is taken off.\n", "")
+    assert "throttled" not in barnabas("config", "describe", "--topic", topic).out
+    # The same again: it goes on faster when it is run with another rate, and `status` ends it.
+    assert barnabas("reassign", "run", file, "--throttle", "1000", "--no-wait").code == 0
+    faster = barnabas("reassign", "run", file, "--throttle", "1000000000", "--no-wait")
+    assert faster.out == f"On the way: 1 partition at 1,000,000,000 bytes a second at the most.\n{stays}"
+    with Admin(cluster.bootstrap) as admin:
+        eventually(lambda: admin.list_reassignments() == {}, "the move to be over")
+    done = "The plan is carried out.\n"
+    assert barnabas("reassign", "status", file) == (0, f"{done}The throttle is taken off.\n", "")
+    assert barnabas("reassign", "status", file) == (0, done, "")
 
 
 def test_a_broker_that_is_gone_is_told_of_and_leaders_are_put_back(

@@ -29,7 +29,8 @@ GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with Cluster(4, {"default.replication.factor": 3}, racks=["a", "b", "c", "a"]) as started:
+    settings = {"default.replication.factor": 3, "replica.fetch.max.bytes": 65_536}
+    with Cluster(4, settings, racks=["a", "b", "c", "a"]) as started:
         yield started
         hold_to_no_traceback(started)
 
@@ -89,6 +90,7 @@ def test_the_reassignment_tool_moves_partitions_and_verifies(
         admin.create_topic("moved", assignment={0: [1, 2], 1: [2, 1]})
     file = plan(tmp_path, "moved", [3, 4], [4, 3])
     begun = tool(REASSIGN, "--reassignment-json-file", file, "--execute", "--throttle", "100000000")
+    assert "The inter-broker throttle limit was set to 100000000 B/s" in begun
     assert "Successfully started partition reassignments" in begun
     eventually(
         lambda: "is still in progress" not in tool(REASSIGN, "--reassignment-json-file", file, "--verify"),
@@ -101,6 +103,31 @@ def test_the_reassignment_tool_moves_partitions_and_verifies(
         topic = admin.describe_topic("moved")
     assert [sorted(each.replicas) for each in topic.partitions] == [[3, 4], [3, 4]]
     assert all(sorted(each.isr) == [3, 4] for each in topic.partitions)
+
+
+def test_the_reassignment_tool_throttles_a_move_and_verifying_it_lifts_the_throttle(
+    tool: Tool, cluster: Cluster, tmp_path: Path
+) -> None:
+    """At this rate a piece is copied in eleven seconds, when the last one is forgotten, and there are a hundred."""
+    with Admin(cluster.bootstrap) as admin, Producer(cluster.bootstrap, batch_size=16384) as producer:
+        admin.create_topic("slow", assignment={0: [1, 2]})
+        for _ in range(800):
+            producer.send("slow", b"x" * 10_000)
+        producer.flush()
+        file = plan(tmp_path, "slow", [3, 2])
+        execute = ("--reassignment-json-file", file, "--execute", "--throttle")
+        tool(REASSIGN, *execute, "1000")
+        assert admin.list_throttles() == {1: 1000, 2: 1000, 3: 1000}
+        under_way = tool(REASSIGN, "--reassignment-json-file", file, "--verify")
+        assert "Reassignment of partition slow-0 is still in progress." in under_way
+        assert admin.list_throttles() != {}, "it is taken off when all is done"
+        tool(REASSIGN, *execute, "1000000000", "--additional")
+        eventually(lambda: admin.list_reassignments() == {}, "the move to be over")
+        verified = tool(REASSIGN, "--reassignment-json-file", file, "--verify")
+        assert "Reassignment of partition slow-0 is completed." in verified
+        assert "Clearing topic-level throttles on topic slow" in verified
+        assert admin.list_throttles() == {}
+        assert not admin.lift_throttle(["slow"])
 
 
 def test_the_topic_tool_places_replicas_by_hand_and_refuses_more_than_there_are_brokers(tool: Tool) -> None:

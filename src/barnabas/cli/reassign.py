@@ -2,8 +2,7 @@
 
 import sys
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Move partitions to other brokers.", no_args_is_help=True, rich_markup_mode=None)
 
 _LOOK_S = 0.3
-_THROTTLES = ("leader.replication.throttled", "follower.replication.throttled")
-"""Kafka's settings: `.rate` of brokers in bytes a second, `.replicas` of topics."""
 
 PlanFile = Annotated[
     str,
@@ -90,7 +87,7 @@ def run(
             "--throttle",
             metavar="BYTES/S",
             min=1,
-            help="How fast each broker may copy, until all is done. Brokers store it; they do not hold it yet.",
+            help="How fast each broker may copy, until all is done. Given again: another rate for moves under way.",
         ),
     ] = None,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until all is done.")] = True,
@@ -105,21 +102,31 @@ def run(
     from barnabas.client.admin.plans import check_brokers, moved
 
     wanted = _read(file)
-    if throttle is not None and not wait:
-        raise WrongUsage("--throttle is taken off when all is done: it needs --wait.")
     with admin_of(bootstrap, zookeeper) as admin:
         check_brokers(wanted, [broker.id for broker in admin.describe_cluster().brokers])
         changes = moved(_current(admin, sorted({tp.topic for tp in wanted})), wanted)
-        if not changes:
+        moves = changes | {
+            tp: wanted[tp] for tp in admin.list_reassignments(list(wanted)) if tp not in changes
+        }
+        if not moves:
             typer.echo("All partitions are where the plan wants them.")
             return
-        with _throttled(admin, changes, throttle):
+        try:
+            if throttle is not None:
+                admin.throttle_reassignments(moves, throttle)
             admin.alter_reassignments(changes)
-            if wait:
-                _wait(admin, changes)
-    typer.echo(
-        f"Moved {counted(len(changes), 'partition')}." if wait else f"{len(changes)} are on their way."
-    )
+        except BarnabasError:
+            if throttle is not None:
+                _lift(admin, moves)
+            raise
+        if wait:
+            _wait(admin, moves, throttle, file)
+    if wait:
+        typer.echo(f"Moved {counted(len(moves), 'partition')}.")
+    else:
+        typer.echo(f"On the way: {counted(len(moves), 'partition')}{_at_most(throttle)}.")
+        if throttle is not None:
+            typer.echo(_stays(file))
 
 
 @app.command()
@@ -131,6 +138,8 @@ def status(
 ) -> None:
     """Print the moves under way; with a plan, what of it is done. Ends with 1 while something is not.
 
+    When the plan is carried out and nothing else moves, the throttle that it was run with is taken off.
+
     \b
     barnabas reassign status plan.json
     """
@@ -138,16 +147,23 @@ def status(
     with admin_of(bootstrap, zookeeper) as admin:
         moving = admin.list_reassignments(None if wanted is None else list(wanted))
         now = {} if wanted is None else _current(admin, sorted({tp.topic for tp in wanted}))
-    for tp, move in sorted(moving.items()):
-        typer.echo(_line(tp, move))
-    different = [tp for tp, replicas in (wanted or {}).items() if list(now.get(tp, ())) != list(replicas)]
-    others = sorted(tp for tp in different if tp not in moving)
-    for tp in others:
-        typer.echo(f"{tp}\tis on {_numbers(now.get(tp, ()))}, and nothing moves it")
-    if not moving and not others:
-        typer.echo("No partition is being moved." if wanted is None else "The plan is carried out.")
-    else:
-        raise typer.Exit(FAILED)
+        for tp, move in sorted(moving.items()):
+            typer.echo(_line(tp, move))
+        different = [tp for tp, replicas in (wanted or {}).items() if list(now.get(tp, ())) != list(replicas)]
+        others = sorted(tp for tp in different if tp not in moving)
+        for tp in others:
+            typer.echo(f"{tp}\tis on {_numbers(now.get(tp, ()))}, and nothing moves it")
+        is_done = not moving and not others
+        if is_done:
+            typer.echo("No partition is being moved." if wanted is None else "The plan is carried out.")
+        if wanted is not None and not moving and _lift(admin, wanted):
+            typer.echo("The throttle is taken off.")
+        for rate, brokers in _throttles(admin):
+            typer.echo(
+                f"Copies go{_at_most(rate)} at {counted(len(brokers), 'broker')}: {_numbers(brokers)}."
+            )
+    if not is_done:
+        sys.exit(FAILED)
 
 
 @app.command()
@@ -159,7 +175,7 @@ def cancel(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     zookeeper: InZooKeeper = None,
 ) -> None:
-    """Put partitions that are being moved back to where they were.
+    """Put partitions that are being moved back to where they were, and take their throttle off.
 
     \b
     barnabas reassign cancel plan.json
@@ -168,10 +184,12 @@ def cancel(
     with admin_of(bootstrap, zookeeper) as admin:
         moving = admin.list_reassignments(None if wanted is None else list(wanted))
         admin.cancel_reassignments(list(moving))
-    if moving:
-        typer.echo(f"Cancelled the moves of {counted(len(moving), 'partition')}.")
-    else:
-        typer.echo("No partition is being moved.")
+        if moving:
+            typer.echo(f"Cancelled the moves of {counted(len(moving), 'partition')}.")
+        else:
+            typer.echo("No partition is being moved.")
+        if _lift(admin, wanted or moving):
+            typer.echo("The throttle is taken off.")
 
 
 def _current(admin: "Admin", topics: list[str] | None) -> dict[TopicPartition, list[int]]:
@@ -185,19 +203,31 @@ def _current(admin: "Admin", topics: list[str] | None) -> dict[TopicPartition, l
     return found
 
 
-def _wait(admin: "Admin", changes: "Plan") -> None:
+def _wait(admin: "Admin", changes: "Plan", throttle: int | None, file: str) -> None:
     """Come back when all is done. What is not done and not under way was cancelled, or its broker is gone."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     pause = threading.Event()
-    columns = (TextColumn("moving"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as progress:
-        task = progress.add_task("moving", total=len(changes))
-        while moving := admin.list_reassignments(list(changes)):
-            progress.update(task, completed=len(changes) - len(moving))
-            pause.wait(_LOOK_S)
-        progress.update(task, completed=len(changes))
+    columns = (
+        TextColumn(f"moving{_at_most(throttle)}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    try:
+        with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as progress:
+            task = progress.add_task("moving", total=len(changes))
+            while moving := admin.list_reassignments(list(changes)):
+                progress.update(task, completed=len(changes) - len(moving))
+                pause.wait(_LOOK_S)
+            progress.update(task, completed=len(changes))
+    except KeyboardInterrupt:
+        if throttle is not None:
+            typer.echo(_stays(file), err=True)
+        raise
+    if throttle is not None:
+        _lift(admin, changes)
     now = _current(admin, sorted({tp.topic for tp in changes}))
     left = [tp for tp, replicas in changes.items() if list(now.get(tp, ())) != list(replicas)]
     if left:
@@ -206,29 +236,27 @@ def _wait(admin: "Admin", changes: "Plan") -> None:
         )
 
 
-@contextmanager
-def _throttled(admin: "Admin", changes: "Plan", rate: int | None) -> Iterator[None]:
-    """Let copies be no faster than this, with Kafka's settings; they are taken off whatever happens."""
-    from barnabas.client.admin.configs import Resource
+def _lift(admin: "Admin", partitions: Iterable[TopicPartition]) -> bool:
+    """Take throttles off, unless something else still moves; whether there were any."""
+    if admin.list_reassignments():
+        return False
+    return admin.lift_throttle(sorted({tp.topic for tp in partitions}))
 
-    if rate is None:
-        yield
-        return
-    brokers = [broker.id for broker in admin.describe_cluster().brokers]
-    topics = sorted({tp.topic for tp in changes})
-    slow: Mapping[str, str | None] = {f"{name}.rate": str(rate) for name in _THROTTLES}
-    some: Mapping[str, str | None] = {f"{name}.replicas": "*" for name in _THROTTLES}
-    try:
-        for broker in brokers:
-            admin.alter_configs(Resource.broker(broker), slow)
-        for topic in topics:
-            admin.alter_configs(Resource.topic(topic), some)
-        yield
-    finally:
-        for broker in brokers:
-            admin.alter_configs(Resource.broker(broker), dict.fromkeys(slow))
-        for topic in topics:
-            admin.alter_configs(Resource.topic(topic), dict.fromkeys(some))
+
+def _throttles(admin: "Admin") -> list[tuple[int, list[int]]]:
+    """The rates that are set, each with its brokers."""
+    rates = admin.list_throttles()
+    return [
+        (rate, [broker for broker in rates if rates[broker] == rate]) for rate in sorted({*rates.values()})
+    ]
+
+
+def _at_most(rate: int | None) -> str:
+    return "" if rate is None else f" at {rate:,} bytes a second at the most"
+
+
+def _stays(file: str) -> str:
+    return f"The throttle stays until `barnabas reassign status {file}` finds all of it done."
 
 
 def _read(file: str) -> dict[TopicPartition, list[int]]:

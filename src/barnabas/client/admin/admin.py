@@ -13,7 +13,17 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Unpack
 
-from barnabas.client.admin import brokers, configs, groups, health, leaders, offset_resets, placement, topics
+from barnabas.client.admin import (
+    brokers,
+    configs,
+    groups,
+    health,
+    leaders,
+    offset_resets,
+    placement,
+    throttles,
+    topics,
+)
 from barnabas.client.admin.brokers import ClusterDescription, LogDir
 from barnabas.client.admin.configs import Config, Resource
 from barnabas.client.admin.groups import GroupDescription, GroupListing
@@ -236,6 +246,32 @@ class Admin(Unique):
     ) -> dict[TopicPartition, Reassignment]:
         """The reassignments under way, of these partitions or of all."""
         return placement.list_reassignments(self._cluster, partitions, timeout=self._timeout)
+
+    def throttle_reassignments(self, plan: Plan, rate: int) -> None:
+        """Hold the copies of a plan to `rate` bytes a second at each broker. Before they begin, or another rate while
+        they go on; `lift_throttle` takes it off."""
+        moving = self.list_reassignments(list(plan))
+        current = {
+            (tp := TopicPartition(topic.name, each.index)): [
+                int(broker) for broker in each.replicas if tp not in moving or broker not in moving[tp].adding
+            ]
+            for topic in self.describe_topics(sorted({tp.topic for tp in plan}))
+            for each in topic.partitions
+        }
+        throttled = throttles.throttled_by(current, plan)
+        throttles.set_throttle(self._cluster, throttled, rate, self._alive(), timeout=self._timeout)
+
+    def lift_throttle(self, names: Iterable[str]) -> bool:
+        """Hold copies of these topics back no more, and let all brokers copy as fast as they can; whether a throttle
+        was set."""
+        return throttles.lift_throttle(self._cluster, names, self._alive(), timeout=self._timeout)
+
+    def list_throttles(self) -> dict[int, int]:
+        """The brokers that hold copies to a rate, and the rate in bytes a second."""
+        return throttles.rates_of(self._cluster, self._alive(), timeout=self._timeout)
+
+    def _alive(self) -> list[int]:
+        return [broker.id for broker in self.describe_cluster().brokers]
 
     # Brokers
 

@@ -1,0 +1,87 @@
+"""How fast replicas may be copied while partitions move, with Kafka's settings for it.
+
+Used by Admin. Rates are settings of brokers, in bytes a second; the replicas that they count for are settings of
+topics: those that a move copies from, and those that it copies to. Both stay until they are lifted.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from barnabas.client.admin.configs import (
+    ConfigSource,
+    Operation,
+    Resource,
+    alter_configs,
+    describe_configs,
+)
+from barnabas.client.admin.plans import Plan
+from barnabas.client.network.routing import Cluster
+
+_LEADERS, _FOLLOWERS = "leader.replication.throttled", "follower.replication.throttled"
+RATES = (f"{_LEADERS}.rate", f"{_FOLLOWERS}.rate")
+REPLICAS = (f"{_LEADERS}.replicas", f"{_FOLLOWERS}.replicas")
+
+_SET_BY_HAND = {ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_TOPIC}
+
+
+class Throttled(NamedTuple):
+    """What a plan copies: by topic the replicas that send and those that fetch, and the brokers that have them."""
+
+    topics: dict[str, tuple[list[str], list[str]]]
+    brokers: list[int]
+
+
+def throttled_by(current: Plan, plan: Plan) -> Throttled:
+    """The replicas that are busy while partitions go from where they are to where a plan wants them. PURE."""
+    topics: dict[str, tuple[list[str], list[str]]] = {}
+    brokers: set[int] = set()
+    for tp, wanted in sorted(plan.items()):
+        sources = current.get(tp, ())
+        new = [broker for broker in wanted if broker not in sources]
+        if not new:
+            continue
+        leaders, followers = topics.setdefault(tp.topic, ([], []))
+        # Any of them may come to lead meanwhile.
+        leaders += [f"{tp.partition}:{broker}" for broker in sorted(sources)]
+        followers += [f"{tp.partition}:{broker}" for broker in new]
+        brokers.update(sources, new)
+    return Throttled(topics, sorted(brokers))
+
+
+def set_throttle(
+    cluster: Cluster, throttled: Throttled, rate: int, alive: Iterable[int], *, timeout: float
+) -> None:
+    """Hold these replicas to a rate, in place of what was set before. Brokers that are gone copy nothing."""
+    for broker in sorted(set(throttled.brokers) & set(alive)):
+        wishes = [(name, Operation.SET, str(rate)) for name in RATES]
+        alter_configs(cluster, Resource.broker(broker), wishes, validate_only=False, timeout=timeout)
+    for topic, sides in throttled.topics.items():
+        wishes = [(name, Operation.SET, ",".join(side)) for name, side in zip(REPLICAS, sides, strict=True)]
+        alter_configs(cluster, Resource.topic(topic), wishes, validate_only=False, timeout=timeout)
+
+
+def rates_of(cluster: Cluster, brokers: Iterable[int], *, timeout: float) -> dict[int, int]:
+    """The brokers that have a throttle, and how many bytes a second each lets through."""
+    found: dict[int, int] = {}
+    for broker in brokers:
+        rows = describe_configs(cluster, Resource.broker(broker), RATES, documentation=False, timeout=timeout)
+        rates = [int(row.value or 0) for row in rows if row.source in _SET_BY_HAND]
+        if rates:
+            found[broker] = min(rates)
+    return found
+
+
+def lift_throttle(cluster: Cluster, topics: Iterable[str], brokers: Iterable[int], *, timeout: float) -> bool:
+    """Hold nothing back any more; whether something was. What is not set is not touched."""
+    resources = [(Resource.broker(broker), RATES) for broker in brokers]
+    resources += [(Resource.topic(topic), REPLICAS) for topic in topics]
+    lifted = [_reset(cluster, resource, names, timeout) for resource, names in resources]
+    return any(lifted)
+
+
+def _reset(cluster: Cluster, resource: Resource, names: Sequence[str], timeout: float) -> bool:
+    rows = describe_configs(cluster, resource, names, documentation=False, timeout=timeout)
+    wishes = [(row.name, Operation.DELETE, None) for row in rows if row.source in _SET_BY_HAND]
+    if wishes:
+        alter_configs(cluster, resource, wishes, validate_only=False, timeout=timeout)
+    return bool(wishes)
