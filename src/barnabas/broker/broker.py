@@ -132,17 +132,24 @@ class Broker:
                 me = me._replace(rack=self.config.broker_rack or None, survived=survived)
                 self.epoch = await loop.run_in_executor(None, self._store.register, me)
                 await self.controlling.start()
-                await self._until_told()
+                await self._until_told(me)
                 self.directories.forgive()
                 self._begin()
         except BaseException:
             await loop.run_in_executor(None, self._store.close)
             raise
 
-    async def _until_told(self) -> None:
+    async def _until_told(self, me: BrokerImage) -> None:
         """Come back when the cluster is known here."""
         while not await self.metadata.until(self._is_told, WAIT_S):
-            log.warning("waiting for the controller of cluster %s", self._store.image.cluster_id)
+            log.warning(
+                "Broker %d waits for the controller of cluster %s: can other brokers reach it at %s:%d "
+                "(advertised.listeners)?",
+                self.id,
+                self._store.image.cluster_id,
+                me.host,
+                me.port,
+            )
         if not self.has_roles:
             # It was told before it knew which of its lives this is.
             await self.metadata.follow_again()

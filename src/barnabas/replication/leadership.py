@@ -21,7 +21,7 @@ from barnabas.types import NO_OFFSET, BrokerEpoch, BrokerId, LeaderEpoch, Millis
 QUIET_MS = 500
 """For how long no replica is wished for after the controller has found one ineligible."""
 
-_OVERTAKEN = {
+OVERTAKEN = {
     Code.INVALID_UPDATE_VERSION,
     Code.FENCED_LEADER_EPOCH,
     Code.NEW_LEADER_ELECTED,
@@ -281,7 +281,7 @@ class Leadership:
                 remote.is_arriving = False
             self._recount()
             return self._advance()
-        if code not in _OVERTAKEN:
+        if code not in OVERTAKEN:
             self.wish = wish
             self._is_doubted = True
         return False

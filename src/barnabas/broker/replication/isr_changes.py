@@ -8,12 +8,13 @@ Always holds: what a leader wishes for is asked until its outcome is known, or t
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from barnabas.broker.partitions.leader import Leader
 from barnabas.errors import BarnabasError, Code, Refused
-from barnabas.replication.leadership import IsrWish
+from barnabas.replication.leadership import OVERTAKEN, IsrWish
 from barnabas.types import BrokerId, PartitionEpoch, TopicPartition
 from barnabas.wire.messages.controlling import (
     AlterPartitionBrokerState,
@@ -126,7 +127,7 @@ class IsrChanges:
                 leader.answered(wish, code, now, isr, PartitionEpoch(row.partition_epoch))
             else:
                 self.failed += 1
-                log.info("%s keeps its in-sync replicas: %s", leader.tp, code.name)
+                log.info("%s", why_kept(leader.tp, before, wish, code))
                 leader.answered(wish, code, now)
         return not any(leader.tp in self._wishing for leader, _ in wishes)
 
@@ -141,3 +142,22 @@ class IsrChanges:
         elif len(isr) > len(before):
             self.expands += 1
             log.info("%s: in sync are %s", tp, sorted(isr))
+
+
+def why_kept(tp: TopicPartition, isr: tuple[BrokerId, ...], wish: IsrWish, code: Code) -> str:
+    """Why a partition keeps the in-sync replicas that it has, and what comes next, for the log."""
+    wanted = [broker for broker, _ in wish.isr]
+    kept = f"{tp}: in sync stay {_listed(isr)} for now"
+    if code in OVERTAKEN:
+        return f"{kept}: the partition has changed meanwhile, and the controller is about to tell how it is"
+    if code is not Code.INELIGIBLE_REPLICA:
+        return f"{kept}: the controller could not make it {_listed(wanted)} ({code.name}), and is asked again"
+    new = [broker for broker in wanted if broker not in isr]
+    return (
+        f"{kept}: broker {_listed(new or wanted)} was not taken, because it is stopping or gone, or has started anew "
+        "since it caught up; the leader tries again when it has seen it fetch"
+    )
+
+
+def _listed(brokers: Iterable[int]) -> str:
+    return ",".join(map(str, sorted(brokers)))
