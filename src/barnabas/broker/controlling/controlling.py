@@ -148,9 +148,10 @@ class Controlling:
         """What the controller does about a change by itself."""
         self.facts.defaults = self._broker.config.topic_defaults
         self._hosted.follow(image)
-        lost = self._lost_here_of(image.since(before).topics)
-        if lost:
-            self._lost(self._broker.id, lost)
+        topics = image.since(before).topics
+        if self._lost_here_of(topics):
+            # Looked at again then: the logs of a broker that begins may not have been given roles yet.
+            self._soon(lambda image: self._without(self._lost_here_of(topics), image))
         return _told(reactions(before, image, self._hosted, self.facts))
 
     def _lost_here_of(self, topics: Collection[str]) -> list[TopicPartition]:
@@ -172,6 +173,9 @@ class Controlling:
                 "broker %d is %s", broker.id, "back" if lives else "dead: its connections are refused"
             )
             self._soon(lambda image: settle(image, self._hosted.of(broker.id), self.facts))
+
+    def _without(self, lost: Sequence[TopicPartition], image: ClusterImage) -> Decision:
+        return lose(image, self.facts, self._broker.id, lost if self._broker.has_roles else ())
 
     def _lost(self, broker: BrokerId, partitions: Sequence[TopicPartition]) -> None:
         """A broker has said that it cannot serve partitions: a directory has failed, or folders are gone."""
