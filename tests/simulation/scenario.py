@@ -2,14 +2,15 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from barnabas.broker.peers.peer import PeerLost
 from barnabas.cluster.image import PartitionImage
 from barnabas.errors import Code, Refused
-from barnabas.testing.disk import Survival
+from barnabas.testing.disk import PowerCut, Survival
 from barnabas.testing.simulation.client import SimulatedClient
 from barnabas.testing.simulation.cluster import SimulatedCluster
+from barnabas.testing.simulation.lives import Life
 from barnabas.testing.simulation.machine import EPOCH_MS, SimulatedMachine
 from barnabas.types import Offset
 from barnabas.wire.batch import Record, encode_batch, headers
@@ -37,6 +38,7 @@ class Outcome:
     seen: int
     epoch: int
     trace: tuple[tuple[object, ...], ...]
+    fingerprint: str = ""
 
 
 class Scenario:
@@ -50,7 +52,8 @@ class Scenario:
         self._is_over = False
         self._is_done = False
         self._flushes = self.random.random() < 0.3
-        self._without_tail: set[SimulatedMachine] = set()
+        self._without_tail: dict[SimulatedMachine, Life | None] = {}
+        """Machines that lose records, or are about to, and the life in which."""
         kinds: list[tuple[Callable[[], None], float]] = [
             (self._kill, 3),
             (self._kill_all, 0.3),
@@ -70,9 +73,10 @@ class Scenario:
 
     def run(self) -> Outcome:
         try:
-            return self.cluster.run(self._run())
+            outcome = self.cluster.run(self._run())
         finally:
             self.cluster.close()
+        return replace(outcome, fingerprint=str(self.cluster.fingerprint))
 
     async def _run(self) -> Outcome:
         cluster, judge = self.cluster, self.judge
@@ -101,11 +105,19 @@ class Scenario:
             raise Broken(f"no progress after the faults were over: {self._partition()}")
         logs = {machine.number: _stored(machine, self._watermark()) for machine in cluster.machines}
         judge.conclude(logs, self._watermark())
+        self._check_failures()
         for worker in workers:
             worker.cancel()
         partition = self._partition()
         assert partition is not None
         return Outcome(len(judge.acknowledged), len(judge.seen), partition.leader_epoch, tuple(cluster.trace))
+
+    def _check_failures(self) -> None:
+        """A broker has an answer to whatever happens: only what ends with it goes unanswered."""
+        for failure in self.cluster.failures:
+            is_of_disk = isinstance(failure, Refused) and failure.code is Code.KAFKA_STORAGE_ERROR
+            if not is_of_disk and not isinstance(failure, PowerCut):
+                raise Broken(f"nothing was prepared for {failure!r}") from failure
 
     def _client(self, name: str) -> SimulatedClient:
         return SimulatedClient(self.cluster.network, BROKERS, TOPIC, name)
@@ -200,12 +212,12 @@ class Scenario:
             return True
         partition = self._partition()
         isr = partition.isr if partition is not None else ()
-        self._without_tail = {
-            lost for lost in self._without_tail if lost.number not in isr or lost.broker is None
-        }
-        if len(self._without_tail | {machine}) >= MIN_INSYNC:
+        for lost, life in list(self._without_tail.items()):
+            if lost.life is not life and lost.broker is not None and lost.number in isr:
+                del self._without_tail[lost]
+        if len(self._without_tail.keys() | {machine}) >= MIN_INSYNC:
             return False
-        self._without_tail.add(machine)
+        self._without_tail[machine] = machine.life
         return True
 
     def _cut_power(self) -> None:

@@ -81,7 +81,7 @@ class Metadata:
         self._is_over = False
         self._changing = asyncio.Lock()
         self._under_way: set[asyncio.Task[Any]] = set()
-        self._waiting: set[asyncio.Future[None]] = set()
+        self._waiting: dict[asyncio.Future[None], None] = {}
         self._next_producer_id = self._producer_id_limit = store.image.next_producer_id
         self._loop = asyncio.get_running_loop()
         store.subscribe(self._heard_of)
@@ -125,13 +125,13 @@ class Metadata:
         deadline = self._loop.time() + seconds
         while not is_so(self.image):
             shown = self._loop.create_future()
-            self._waiting.add(shown)
+            self._waiting[shown] = None
             try:
                 await asyncio.wait_for(shown, deadline - self._loop.time())
             except TimeoutError:
                 return False
             finally:
-                self._waiting.discard(shown)
+                self._waiting.pop(shown, None)
         return True
 
     async def finish(self) -> None:
@@ -217,7 +217,7 @@ class Metadata:
         known = self.image
         changes: list[Change] = [
             BrokersConfigured(broker, seen.broker_configs.get(broker, {}))
-            for broker in known.broker_configs.keys() | seen.broker_configs.keys()
+            for broker in sorted(known.broker_configs.keys() | seen.broker_configs.keys())
             if known.broker_configs.get(broker) != seen.broker_configs.get(broker)
         ]
         if seen.controller_epoch >= known.controller_epoch and seen.controller != known.controller:
@@ -255,10 +255,15 @@ class Metadata:
     async def _with_settings(self, image: ClusterImage) -> ClusterImage:
         """The same image, with the settings of topics that are new to us: announcements have none."""
         topics, known = image.topics, self.image.topics
-        new = [name for name in image.since(self.image).topics if _is_new(name, known, topics)]
+        new = [name for name in sorted(image.since(self.image).topics) if _is_new(name, known, topics)]
         if not new:
             return image
-        found = await self._loop.run_in_executor(None, self._store.topic_configs, new)
+        try:
+            found = await self._loop.run_in_executor(None, self._store.topic_configs, new)
+        except OSError as error:
+            raise Refused(
+                Code.BROKER_NOT_AVAILABLE, f"The metadata store cannot be read: {reason_of(error)}."
+            ) from error
         given = zip(new, found, strict=True)
         return image.after([TopicConfigured(name, configs) for name, configs in given if configs])
 

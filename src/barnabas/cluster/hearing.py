@@ -135,7 +135,7 @@ def _after_metadata(image: ClusterImage, request: UpdateMetadataRequest, told: A
     touched = _updated(image, request)
     if request.type == FULL:
         named = {topic.topic_name for topic in request.topic_states}
-        touched |= dict.fromkeys(image.topics.keys() - named)
+        touched |= dict.fromkeys(name for name in image.topics if name not in named)
     topics = image.topics.updated(touched) if touched else image.topics
     brokers = _heard_brokers(request) or image.brokers
     return replace(

@@ -39,7 +39,7 @@ class PersistentMap(Mapping[K, V], Generic[K, V]):
 
     def updated(self, entries: Mapping[K, V], gone: Iterable[K] = ()) -> "PersistentMap[K, V]":
         """The same with these entries, and without these keys."""
-        removed = {key for key in gone if key in self}
+        removed = dict.fromkeys(key for key in gone if key in self)
         if (len(entries) + len(removed)) * _REBUILD > self._size:
             whole = {key: value for key, value in self.items() if key not in removed} | dict(entries)
             return PersistentMap(whole)

@@ -70,7 +70,7 @@ class Coordinators(Generic[M]):
         """How many partitions the topic has, once it is followed."""
         self._mine: Set[int] = frozenset()
         """The partitions that this broker leads."""
-        self._loading: set[asyncio.Task[None]] = set()
+        self._loading: dict[asyncio.Task[None], None] = {}
 
     def start(self) -> None:
         """Take up what the last run has left, behind the first requests."""
@@ -207,8 +207,8 @@ class Coordinators(Generic[M]):
 
     def _go_on(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)
-        self._loading.add(task)
-        task.add_done_callback(self._loading.discard)
+        self._loading[task] = None
+        task.add_done_callback(self._loading.pop)
 
     async def _import(self) -> None:
         """Off the event loop: of groups some 40 ms, which clients that need no groups are not to wait for."""

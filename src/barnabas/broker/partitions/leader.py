@@ -69,7 +69,8 @@ class Leader(Partition):
         self._acknowledgements = Acknowledgements()
         self._deletions = Acknowledgements()
         """The same for DeleteRecords, by the smallest start of all replicas."""
-        self._sessions: set[FollowersSession] = set()
+        self._sessions: dict[FollowersSession, None] = {}
+        """In the order in which they came: a set of objects would have another in each run."""
         if leadership is not None:
             self.lead(epoch, leadership)
 
@@ -183,10 +184,10 @@ class Leader(Partition):
     # Followers
 
     def join(self, session: FollowersSession) -> None:
-        self._sessions.add(session)
+        self._sessions[session] = None
 
     def leave(self, session: FollowersSession) -> None:
-        self._sessions.discard(session)
+        self._sessions.pop(session, None)
 
     def fetched(
         self,

@@ -44,7 +44,7 @@ class Partition(ABC):
         self.epoch = epoch
         self.high_watermark = high_watermark
         self._want_flush = want_flush
-        self._watchers: set[Watcher] = set()
+        self._watchers: dict[Watcher, None] = {}
 
     @property
     def last_stable(self) -> Offset:
@@ -123,10 +123,10 @@ class Partition(ABC):
         return self.log.max_timestamp(self.high_watermark)
 
     def watch(self, watcher: Watcher) -> None:
-        self._watchers.add(watcher)
+        self._watchers[watcher] = None
 
     def unwatch(self, watcher: Watcher) -> None:
-        self._watchers.discard(watcher)
+        self._watchers.pop(watcher, None)
 
     def wake(self) -> None:
         for watcher in list(self._watchers):

@@ -65,7 +65,7 @@ class Fetcher:
         """The fetches that are not answered, each with the positions that a later one has changed."""
         self._peer: Peer | None = None
         self._opening: asyncio.Task[None] | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._retry: asyncio.TimerHandle | None = None
         self._is_poked = self._is_closed = False
 
@@ -319,8 +319,8 @@ class Fetcher:
     def _cut(self, key: FollowedKey, follower: Follower, cuts: list[Effect]) -> None:
         self._cutting.add(key)
         task = asyncio.create_task(self._carry_out(key, follower, cuts))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
 
     async def _carry_out(self, key: FollowedKey, follower: Follower, cuts: list[Effect]) -> None:
         """Write the recovery point down, then cut: a log that is opened again never ends below the one written."""

@@ -48,7 +48,7 @@ def with_epochs(before: ClusterImage, after: ClusterImage) -> ClusterImage:
     """The image with the partition epochs that ZooKeeper gives: one more than before, however often a partition was
     changed within one commit."""
     touched: dict[str, TopicImage | None] = {}
-    for name in after.since(before).topics:
+    for name in sorted(after.since(before).topics):
         old, new = before.topics.get(name), after.topics.get(name)
         if new is None:
             continue

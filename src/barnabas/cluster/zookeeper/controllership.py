@@ -180,7 +180,8 @@ class Controllership:
         for name in doomed:
             self._delete(name)
         names = self._client.children(znodes.TOPICS, watched=True) or []
-        gone: dict[str, TopicImage | None] = dict.fromkeys(image.topics.keys() - set(names))
+        there = set(names)
+        gone: dict[str, TopicImage | None] = dict.fromkeys(name for name in image.topics if name not in there)
         # A topic of the same name as one that was just deleted is another one.
         new = [name for name in names if name not in image.topics or name in doomed]
         return self._with_topics(image, gone | self._read_topics(new, image))

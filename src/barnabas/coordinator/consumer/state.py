@@ -200,7 +200,7 @@ class ConsumerGroupState:
         return [
             *(
                 record
-                for member_id in self.members.keys() | self.targets
+                for member_id in sorted(self.members.keys() | self.targets)
                 for record in self.removal(member_id)
             ),
             *(Record(ConsumerGroupRegularExpressionKey(self.id, regex)) for regex in self.regexes),

@@ -4,6 +4,10 @@ Tests drive it: `run(work)` lets virtual time pass until `work` is done. `note` 
 """
 
 import asyncio
+import gc
+import logging
+import os
+import random
 import uuid
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
@@ -12,6 +16,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from barnabas.broker.network import connection, rounds
+from barnabas.testing.simulation.fingerprint import Fingerprint
 from barnabas.testing.simulation.loop import VirtualLoop
 from barnabas.testing.simulation.machine import LivingSession, SimulatedMachine
 from barnabas.testing.simulation.network import SimulatedNetwork
@@ -21,6 +26,22 @@ T = TypeVar("T")
 
 WATCH_S = 0.001
 """How long ZooKeeper takes to tell of a change."""
+
+
+BROKERS_LOG = logging.getLogger("barnabas")
+
+
+class _Unforeseen(logging.Handler):
+    """Keeps the failures that a broker has logged with a traceback: it does so with none that it knows."""
+
+    def __init__(self, failures: list[BaseException]) -> None:
+        super().__init__(logging.ERROR)
+        self._failures = failures
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None:
+            self._failures.append(error)
 
 
 class SimulatedCluster:
@@ -35,16 +56,18 @@ class SimulatedCluster:
         self.loop.set_exception_handler(self._failed)
         self.outside = copy_context()
         """A context that belongs to no life."""
-        self.network = SimulatedNetwork(self.loop, Random(seed + 2))
+        self.fingerprint = Fingerprint()
+        self.network = SimulatedNetwork(self.loop, Random(seed + 2), self.fingerprint)
         self.zookeeper = FakeZooKeeper(self._tell_later, lambda: int(self.loop.time() * 1000))
         self.machines = [SimulatedMachine(self, number, settings or {}) for number in range(1, brokers + 1)]
         self.trace: list[tuple[object, ...]] = []
         self.failures: list[BaseException] = []
-        """What went wrong in a task or a callback that nothing was waiting for."""
+        """What went wrong in a task or a callback that nothing was waiting for, or what a broker had not foreseen."""
         self._ids = Random(seed + 3)
 
     def note(self, *what: object) -> None:
         self.trace.append((round(self.loop.time(), 4), *what))
+        self.fingerprint.add(self.loop.time(), *what)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Let time pass until this is done."""
@@ -60,14 +83,26 @@ class SimulatedCluster:
 
     @contextmanager
     def _made_up(self) -> Iterator[None]:
-        """Names that would be given by chance come from the seed; nothing spins, and no file is sent by its number."""
-        made, spin, flat = uuid.uuid4, rounds.SPIN_SECONDS, connection.FLAT
+        """What would be given by chance comes from the seed; nothing spins, and no file is sent by its number. Nor is
+        garbage looked for: what ends with it would end when this process, and not this run, has made enough of it."""
+        made, urandom, chance, collects = uuid.uuid4, os.urandom, random.getstate(), gc.isenabled()
+        spin, flat = rounds.SPIN_SECONDS, connection.FLAT
         uuid.uuid4 = lambda: uuid.UUID(int=self._ids.getrandbits(128), version=4)
+        os.urandom = self._ids.randbytes
+        random.seed(self._ids.getrandbits(64))
         rounds.SPIN_SECONDS, connection.FLAT = -1.0, 1 << 40
+        gc.disable()
+        unforeseen = _Unforeseen(self.failures)
+        BROKERS_LOG.addHandler(unforeseen)
         try:
             yield
         finally:
-            uuid.uuid4, rounds.SPIN_SECONDS, connection.FLAT = made, spin, flat
+            BROKERS_LOG.removeHandler(unforeseen)
+            uuid.uuid4, os.urandom = made, urandom
+            rounds.SPIN_SECONDS, connection.FLAT = spin, flat
+            random.setstate(chance)
+            if collects:
+                gc.enable()
 
     # Sessions with ZooKeeper
 
@@ -112,6 +147,7 @@ class SimulatedCluster:
 
     def _failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
-        self.note("failure", str(context.get("message")), repr(error))
+        # Without the message: the addresses of objects in it are others in each run.
+        self.note("failure", repr(error))
         if error is not None:
             self.failures.append(error)

@@ -35,8 +35,10 @@ class Life:
         if self.is_paused:
             self._held.append((callback, args, context))
             return
-        callback(*args)
-        self._after_step()
+        try:
+            callback(*args)
+        finally:
+            self._after_step()
 
     def resume(self) -> None:
         self.is_paused = False

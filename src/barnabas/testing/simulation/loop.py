@@ -76,20 +76,25 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         super().add_writer(fd, *self._owned(fd, callback, args))
 
     def _owned(self, fd: Any, callback: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, ...]:
+        self._disown(fd)
         life = CURRENT.get()
         if life is None:
             return (callback, *args)
-        descriptor = fd if isinstance(fd, int) else fd.fileno()
+        descriptor = _number(fd)
         life.descriptors.add(descriptor)
         self._readers_of[descriptor] = life
         return life.run, callback, args, copy_context()
 
     def remove_reader(self, fd: Any) -> bool:
-        descriptor = fd if isinstance(fd, int) else fd.fileno()
+        self._disown(fd)
+        return super().remove_reader(fd)
+
+    def _disown(self, fd: Any) -> None:
+        """A number that is used again may be another process's, or the network's."""
+        descriptor = _number(fd)
         life = self._readers_of.pop(descriptor, None)
         if life is not None:
             life.descriptors.discard(descriptor)
-        return super().remove_reader(fd)
 
     # No threads
 
@@ -117,6 +122,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
                     with suppress(BaseException):
                         task.get_coro().close()
             self._tasks.clear()
+
+
+def _number(fd: Any) -> int:
+    return fd if isinstance(fd, int) else fd.fileno()
 
 
 def _call(future: "asyncio.Future[Any]", func: Callable[..., Any], args: tuple[Any, ...]) -> None:

@@ -70,7 +70,7 @@ class SimulatedMachine:
         self.broker: Broker | None = None
         """The broker, once it serves."""
         self.session: LivingSession | None = None
-        self.is_powered = True
+        self._stopping: Life | None = None
         self._cluster = cluster
         self._settings = settings
 
@@ -146,8 +146,9 @@ class SimulatedMachine:
     async def stop(self) -> None:
         """Stop the broker cleanly, as far as it comes in bounded time."""
         life, broker = self.life, self.broker
-        if life is None or broker is None or life.is_paused:
+        if life is None or broker is None or life.is_paused or self._stopping is life:
             return
+        self._stopping = life
         self._cluster.note("stop", self.name)
         context = copy_context()
         context.run(CURRENT.set, life)
@@ -165,8 +166,8 @@ class SimulatedMachine:
         life.end()
         self._cluster.network.drop(life, self.name)
         self._cluster.end_session_later(self.session)
-        before = self.disk
-        self.disk = before.reopened()
+        self._cluster.fingerprint.add(self.disk.history)
+        self.disk = self.disk.reopened()
 
     def cut_power(self, survival: Survival) -> None:
         """End the machine; what was not synced is lost, in part or whole."""

@@ -17,6 +17,7 @@ from typing import Any
 from barnabas.broker.network.listener import Listener
 from barnabas.broker.peers.lines import Line, Listening
 from barnabas.config import BrokerConfig
+from barnabas.testing.simulation.fingerprint import Fingerprint
 from barnabas.testing.simulation.lives import CURRENT, Life
 from barnabas.wire.schema import Chunk
 
@@ -71,9 +72,10 @@ class ListeningSocket:
 class SimulatedNetwork:
     """Mutable: what listens where, which links are cut, how long things take."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, random: Random) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, random: Random, fingerprint: Fingerprint) -> None:
         self._loop = loop
         self._random = random
+        self._fingerprint = fingerprint
         self._listening: dict[str, ListeningSocket] = {}
         self._connections: list[Connected] = []
         self._ends: list[PairedSocket] = []
@@ -119,6 +121,10 @@ class SimulatedNetwork:
 
     def is_cut(self, source: str, target: str) -> bool:
         return (source, target) in self.cut
+
+    def carries(self, source: str, target: str, data: bytes) -> None:
+        """A message has been sent, or has come."""
+        self._fingerprint.add(self._loop.time(), source, target, len(data), data=data)
 
     def drop(self, life: Life, host: str) -> None:
         """A process is dead: its connections are reset, and it does not listen any more."""
@@ -176,7 +182,9 @@ class Connected:
 
     def write(self, chunks: list[Chunk]) -> None:
         if not self._is_closed:
-            self._there.append(b"".join(bytes(chunk) for chunk in chunks))  # type: ignore[arg-type]
+            data = b"".join(bytes(chunk) for chunk in chunks)  # type: ignore[arg-type]
+            self._network.carries(self._source, self.target, data)
+            self._there.append(data)
             self._later(self._carry)
 
     def _carry(self) -> None:
@@ -224,6 +232,7 @@ class Connected:
         if data is None:
             self._lose(None)
             return
+        self._network.carries(self.target, self._source, data)
         while data and self._listening is not None:
             room = self._listening.buffer()
             taken = min(len(room), len(data))
