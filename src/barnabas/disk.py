@@ -91,6 +91,11 @@ def passes(error: BaseException | None) -> bool:
     return isinstance(error, OSError) and error.errno in _PASSING and not isinstance(error, SyncFailed)
 
 
+def has_no_room(error: BaseException | None) -> bool:
+    """Whether a write failed because the disk is full, or a quota used up: no other file could grow either."""
+    return passes(error) and isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
 def write_atomically(disk: Disk, path: str, data: bytes) -> None:
     """Replace a small file so that a crash leaves the old text or the new one, never a mixture."""
     temporary = path + ".tmp"

@@ -9,22 +9,24 @@ from barnabas.config import BrokerConfig
 from barnabas.testing import Broker
 from barnabas.testing.store import MemoryCluster, MemoryStore
 from barnabas.types import BrokerId
+from tests.broker.full_disk import FillableDisk
 from tests.deadline import eventually
 
 
 class Member(Broker):
-    """One broker of the cluster. `running` is the broker itself, to look at."""
+    """One broker of the cluster. `running` is the broker itself, to look at; `disk` can be made full."""
 
     def __init__(self, cluster: MemoryCluster, number: int, data: Path, settings: Mapping[str, str]) -> None:
         super().__init__({"broker.id": number, **settings}, data=data)
         self.id = BrokerId(number)
         self._cluster = cluster
+        self.disk = FillableDisk()
         self.running: RunningBroker
         self.store: MemoryStore
 
     def _made(self, config: BrokerConfig) -> RunningBroker:
         self.store = self._cluster.open()
-        self.running = RunningBroker(config, store=self.store)
+        self.running = RunningBroker(config, store=self.store, disk=self.disk)
         return self.running
 
 

@@ -128,6 +128,15 @@ def test_a_broker_that_stops_or_is_proven_dead_does_not_join() -> None:
     assert result.error_code == 0, "a leader about to stop still says which replicas fall behind"
 
 
+def test_a_broker_without_room_does_not_join() -> None:
+    facts = Facts(full={THREE: frozenset({TopicPartition("t", 0)})})
+    result = granted(asks(*GROWS), cluster(), facts).response.topics[0].partitions[0]
+    assert result.error_code == Code.INELIGIBLE_REPLICA
+    facts.full[THREE] = frozenset({TopicPartition("t", 1)})
+    result = granted(asks(*GROWS), cluster(), facts).response.topics[0].partitions[0]
+    assert result.error_code == Code.NONE
+
+
 def test_a_replica_that_leaves_below_min_insync_stays_eligible_until_enough_are_in_sync_again() -> None:
     image = cluster()
     image = image.after(granted(asks((1, 11)), image).changes)

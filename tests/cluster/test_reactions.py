@@ -27,6 +27,7 @@ from barnabas.cluster.image import (
 from barnabas.cluster.reactions import (
     balanced,
     elect_leaders,
+    give_way,
     let_stop,
     lose,
     reactions,
@@ -183,6 +184,43 @@ def test_only_a_broker_in_its_newest_life_may_stop(broker: BrokerId, epoch: int,
         let_stop(controller.image, controller.hosted, controller.facts, broker, epoch)
     assert refused.value.code == code
     assert not controller.facts.stopping
+
+
+def test_a_broker_without_room_leads_and_counts_where_no_other_can() -> None:
+    behind = replace(replicas(ONE, TWO), isr=(ONE,))
+    controller = Controller(cluster(replicas(ONE, TWO), replicas(TWO, ONE), behind))
+    full = [T0, T1, T2, TopicPartition("no", 0)]
+    controller.does(give_way(controller.image, controller.facts, ONE, full))
+    assert controller.state(T0) == (TWO, (TWO,), 1)
+    assert controller.state(T1) == (TWO, (TWO,), 0)
+    assert controller.state(T2) == (ONE, (ONE,), 0), "what is full is still read"
+    controller.sees(PartitionsChanged("t", {2: replicas(ONE, TWO)}))
+    controller.does(give_way(controller.image, controller.facts, ONE, full))
+    assert controller.state(T2) == (TWO, (TWO,), 1), "another one is in sync by now"
+
+
+def test_leaders_are_not_brought_back_to_a_broker_without_room() -> None:
+    astray = replace(replicas(ONE, TWO), leader=TWO)
+    controller = Controller(cluster(astray))
+    image, facts = controller.image, controller.facts
+    facts.full[ONE] = frozenset({T0})
+    assert balanced(image, facts, 0).changes == []
+    outcome = elect_leaders(image, ElectionType.PREFERRED, [T0], facts).outcomes[T0]
+    assert outcome is not None
+    assert outcome.code == Code.PREFERRED_LEADER_NOT_AVAILABLE
+    give_way(image, facts, ONE, [])
+    controller.does(balanced(image, facts, 0))
+    assert controller.state() == (ONE, (ONE, TWO), 1)
+
+
+def test_what_a_broker_said_of_its_room_ends_with_its_life() -> None:
+    controller = Controller(cluster(replicas(ONE, TWO)))
+    controller.does(give_way(controller.image, controller.facts, ONE, [T0]))
+    controller.sees(registered(ONE, 20))
+    assert not controller.facts.full
+    controller.does(give_way(controller.image, controller.facts, ONE, [T0]))
+    controller.sees(BrokerGone(ONE))
+    assert not controller.facts.full
 
 
 def test_a_broker_without_a_partition_of_its_own_leaves_its_isr_and_leads_it_no_longer() -> None:

@@ -123,6 +123,16 @@ def test_the_log_starts_where_the_leaders_does() -> None:
     assert answered(machine, FetchAnswer(Code.NONE, Offset(3), Offset(0))) == []
 
 
+def test_what_was_deleted_goes_before_new_records_come_where_it_is_here() -> None:
+    """On a full disk that is what makes room for them."""
+    log = history(0, 0, 3)
+    append = Append(b"batches", LeaderEpoch(5))
+    answer = FetchAnswer(Code.NONE, Offset(3), Offset(2), records=b"batches")
+    assert answered(following(log), answer) == [AdvanceStart(Offset(2)), append]
+    beyond = answer._replace(log_start=Offset(4))
+    assert answered(following(log), beyond) == [append, AdvanceStart(Offset(4))]
+
+
 def test_a_log_that_ends_below_the_leaders_start_starts_over_there() -> None:
     machine = following(history(0, 0, 3))
     assert answered(machine, FetchAnswer(Code.OFFSET_OUT_OF_RANGE, Offset(50), Offset(40))) == [

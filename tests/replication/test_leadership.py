@@ -281,6 +281,38 @@ class TestJoining:
         leading.tick(QUIET_MS)
         assert leading.wish() == [1, 2, 3]
 
+    def test_a_replica_that_is_refused_again_and_again_is_asked_for_more_rarely(self) -> None:
+        leading = Partition(isr=(1, 2))
+        leading.fetch(2, 10)
+        leading.fetch(3, 10)
+        for quiet_ms in (QUIET_MS, 2 * QUIET_MS, 4 * QUIET_MS):
+            leading.refuse(leading.sent(), Code.INELIGIBLE_REPLICA)
+            leading.tick(quiet_ms - 1)
+            assert leading.wish() is None
+            leading.tick(1)
+            assert leading.wish() == [1, 2, 3]
+        leading.refuse(leading.sent(), Code.INELIGIBLE_REPLICA)
+        leading.tick(QUIET_MS)
+        leading.live[BrokerId(3)] = BrokerEpoch(23)
+        leading.fetch(3, 10, life=23)
+        assert leading.wish() == [1, 2, 3], "another life begins anew"
+
+    def test_a_replica_that_asks_again_for_what_it_was_given_holds_nothing_back(self) -> None:
+        leading = Partition(isr=(1, 2))
+        leading.fetch(3, 10)
+        leading.refuse(leading.sent(), Code.INELIGIBLE_REPLICA)
+        leading.append(20)
+        leading.fetch(2, 20)
+        leading.now += QUIET_MS
+        leading.fetch(3, 10)
+        leading.append(30)
+        leading.fetch(2, 30)
+        assert leading.watermark == 20, "it kept up until now"
+        leading.fetch(3, 10)
+        assert leading.watermark == 30, "its disk is full: it was given the records and does not have them"
+        leading.fetch(3, 30)
+        assert leading.wish() == [1, 2, 3]
+
     def test_a_replica_that_has_nothing_more_to_fetch_is_asked_for_again(self) -> None:
         leading = Partition(isr=(1, 2))
         leading.fetch(3, 10)

@@ -37,7 +37,7 @@ from barnabas.cluster.image import BrokerEpoch, BrokerImage, Change, ClusterImag
 from barnabas.cluster.local import FILE_NAME, LocalStore
 from barnabas.cluster.store import Store, StoreFailed
 from barnabas.config import BrokerConfig
-from barnabas.disk import Disk, RealDisk
+from barnabas.disk import Disk, RealDisk, has_no_room
 from barnabas.errors import BarnabasError, Code, Refused, reason_of
 from barnabas.log.directories import Directories
 from barnabas.log.directory import owner_in
@@ -295,13 +295,15 @@ class Broker:
         return Levels(image, self.id, self._given)
 
     def note_refusal(self, api: str, refused: Refused, topic: str, index: int = -1) -> None:
-        """Count an error; one that means a broken disk takes its directory offline."""
+        """Count an error; one that means a broken disk takes its directory offline, and a full one lets others lead."""
         self.metrics.api(api).error(refused.code)
         if refused.code is not Code.KAFKA_STORAGE_ERROR:
             return
         partition = self.replicas.find(topic, index)
-        if partition is not None:
-            self.directories.failed(partition.tp, refused)
+        if partition is None or self.directories.failed(partition.tp, refused):
+            return
+        if has_no_room(refused.__cause__):
+            self.replication.room.missed(partition.tp)
 
     def _flush_failed(self, partition: Partition, error: Exception) -> bool:
         """Whether the partition is gone: its directory is offline now, or it was deleted meanwhile."""

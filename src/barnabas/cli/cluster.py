@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Show brokers, and what is wrong.", no_args_is_help=True, rich_markup_mode=None)
 
 _FACTOR = 1024
+LEAST_ROOM = 16 << 20
+"""A broker takes a directory with less for full."""
 _UNITS = ("KiB", "MiB", "GiB", "TiB")
 
 
@@ -173,6 +175,8 @@ def _stored(admin: "Admin", broker: int) -> tuple[int | None, list[str]]:
         return None, [f"Broker {broker} does not answer: {error}"]
     offline = [each.path for each in directories if each.error is not Code.NONE]
     lines = [f"Broker {broker} has lost its data directory {path}." for path in offline]
+    full = [each for each in directories if 0 <= each.usable < LEAST_ROOM]
+    lines += [f"Broker {broker} has no room in {each.path}: {_readable(each.usable)} free." for each in full]
     return sum(partition.size for each in directories for partition in each.partitions), lines
 
 

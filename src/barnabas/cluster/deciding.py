@@ -32,6 +32,8 @@ class Facts:
     stopping: dict[BrokerId, BrokerEpoch] = field(default_factory=dict)
     missing: dict[BrokerId, set[TopicPartition]] = field(default_factory=dict)
     """Partitions that brokers cannot serve: a directory has failed, a folder is gone."""
+    full: dict[BrokerId, frozenset[TopicPartition]] = field(default_factory=dict)
+    """Partitions that brokers have no room for: they are served, and take no records."""
 
     def forget_lives(self, image: ClusterImage) -> None:
         """Drop what is known of lives that are over."""
@@ -39,8 +41,14 @@ class Facts:
             for broker, epoch in list(known.items()):
                 if broker not in image.brokers or image.brokers[broker].epoch != epoch:
                     del known[broker]
-        for broker in [broker for broker in self.missing if broker not in image.brokers]:
-            del self.missing[broker]
+        for broker in self.missing.keys() | self.full.keys():
+            if broker not in image.brokers:
+                self.forget_disks(broker)
+
+    def forget_disks(self, broker: BrokerId) -> None:
+        """Drop what a life of a broker has told of its disks."""
+        self.missing.pop(broker, None)
+        self.full.pop(broker, None)
 
     def live(self, image: ClusterImage) -> frozenset[BrokerId]:
         return frozenset(b.id for b in image.brokers.values() if self.dead.get(b.id) != b.epoch)
@@ -49,8 +57,16 @@ class Facts:
         return frozenset(b.id for b in image.brokers.values() if self.stopping.get(b.id) == b.epoch)
 
     def electorate(self, image: ClusterImage) -> Electorate:
-        """The brokers as partitions see them now; what one of them lacks is to be added (`lacking`)."""
+        """The brokers as partitions see them now; `around` adds what is so for one partition."""
         return Electorate(self.live(image), self.leaving(image))
+
+    def around(self, tp: TopicPartition, brokers: Electorate) -> Electorate:
+        """The same brokers as one partition sees them."""
+        if not self.missing and not self.full:
+            return brokers
+        full = [broker for broker, partitions in self.full.items() if tp in partitions]
+        leaving = {*brokers.leaving, *full} if full else brokers.leaving
+        return brokers._replace(missing=self.lacking(tp), leaving=leaving)
 
     def policy(self, topic: TopicImage) -> Policy:
         return policy_of(topic, self.defaults)

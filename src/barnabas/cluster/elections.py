@@ -42,7 +42,8 @@ class Electorate(NamedTuple):
 
     live: Collection[BrokerId]
     leaving: Collection[BrokerId] = NONE
-    """Live, and about to stop: they give way where another can take over, and do not join the ISR (KIP-841)."""
+    """Live, and about to stop, or without room for more of this partition: they give way where another can take over,
+    and do not join the ISR (KIP-841)."""
     doubtful: Collection[BrokerId] = NONE
     """Back after a power cut: the last that they had stored may be gone."""
     missing: Collection[BrokerId] = NONE

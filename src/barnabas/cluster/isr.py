@@ -2,7 +2,7 @@
 
 Called by the handler on the controller. Always holds: a change is granted to the leader of the newest epoch that knows
 the newest state of the partition, and only brokers join that are there, in the life that the leader has seen catch up,
-and not about to stop (KIP-497, 841, 903).
+with room for more, and not about to stop (KIP-497, 841, 903).
 """
 
 from dataclasses import replace
@@ -93,9 +93,10 @@ def _granted(
             Code.INVALID_REQUEST, "The ISR is invalid: it has the leader and other replicas, each once."
         )
     recovery = _recovery(partition, data, isr)
-    _check_members(image, partition, data, brokers)
     tp = TopicPartition(topic.name, data.partition_index)
-    elr = eligible_beside(partition, isr, facts.policy(topic), _electorate(brokers, facts, tp, isr))
+    electorate = _electorate(brokers, facts, tp, isr)
+    _check_members(image, partition, data, electorate)
+    elr = eligible_beside(partition, isr, facts.policy(topic), electorate)
     return replace(partition, isr=isr, elr=elr, recovery=recovery)
 
 
@@ -122,7 +123,7 @@ def _electorate(
     brokers: Electorate, facts: Facts, tp: TopicPartition, isr: tuple[BrokerId, ...]
 ) -> Electorate:
     """The brokers as a partition sees them; what is in sync lacks nothing."""
-    return brokers._replace(missing=facts.lacking(tp).difference(isr))
+    return facts.around(tp, brokers)._replace(missing=facts.lacking(tp).difference(isr))
 
 
 def _check_members(

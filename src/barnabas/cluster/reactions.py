@@ -1,4 +1,5 @@
-"""What a controller does about brokers that come, go, stop or lose a partition: it settles what they have. PURE.
+"""What a controller does about brokers that come, go, stop, lose a partition or have no room for it: it settles what
+they have. PURE.
 
 The controller keeps `Facts`, what it knows besides the image, and a `HostedState`. Each decision looks at the
 partitions of the brokers in question and at no others; only a controller that begins looks at all of them.
@@ -42,7 +43,7 @@ def reactions(
     delta = image.since(before)
     changed = [broker for broker in sorted(delta.brokers) if _is_another_life(broker, before, image)]
     for broker in changed:
-        facts.missing.pop(broker, None)
+        facts.forget_disks(broker)
     facts.forget_lives(image)
     there = [broker for broker in changed if broker in image.brokers]
     touched = dict.fromkeys(tp for broker in changed for tp in hosted.of(broker))
@@ -76,10 +77,9 @@ def settle(
     before = brokers._replace(live=facts.live(image).difference(bounced), doubtful=NONE)
 
     def settle_one(tp: TopicPartition, partition: PartitionImage, policy: Policy) -> Settled:
-        missing = facts.lacking(tp)
         if bounced and any(broker in partition.replicas for broker in bounced):
-            partition = settled(partition, before._replace(missing=missing), policy).partition
-        return settled(partition, brokers._replace(missing=missing), policy)
+            partition = settled(partition, facts.around(tp, before), policy).partition
+        return settled(partition, facts.around(tp, brokers), policy)
 
     return decide_each(image, partitions, facts, settle_one).decision
 
@@ -141,6 +141,23 @@ def lose(
     return settle(image, lost, facts)
 
 
+def give_way(
+    image: ClusterImage, facts: Facts, broker: BrokerId, partitions: Iterable[TopicPartition]
+) -> Decision:
+    """Let others lead, and count, where a broker has no room for more; `partitions` are all of these that it has now.
+
+    It goes on where no other can take over: what is full is still read.
+    """
+    full = frozenset(
+        tp for tp in partitions if (known := image.partition(tp)) is not None and broker in known.replicas
+    )
+    if full:
+        facts.full[broker] = full
+    else:
+        facts.full.pop(broker, None)
+    return settle(image, sorted(full), facts)
+
+
 # Elections that are asked for
 
 
@@ -153,7 +170,7 @@ def elect_leaders(
     brokers = facts.electorate(image)
 
     def elect_one(tp: TopicPartition, partition: PartitionImage, policy: Policy) -> Settled:
-        return elect(partition, ElectionType(kind), brokers._replace(missing=facts.lacking(tp)), policy)
+        return elect(partition, ElectionType(kind), facts.around(tp, brokers), policy)
 
     named = every_partition(image) if partitions is None else partitions
     decision, outcomes = decide_each(image, named, facts, elect_one)
@@ -181,8 +198,7 @@ def balanced(image: ClusterImage, facts: Facts, percentage: int) -> Decision:
         is_astray = partition.leader not in (preferred, NO_BROKER)
         shares[preferred] = Share(led + 1, lost + is_astray)
         is_moving = partition.adding or partition.removing
-        electorate = brokers._replace(missing=facts.lacking(tp))
-        if is_astray and not is_moving and may_prefer(partition, electorate):
+        if is_astray and not is_moving and may_prefer(partition, facts.around(tp, brokers)):
             astray.setdefault(preferred, []).append(tp)
     wanted = [tp for broker in unbalanced(shares, percentage) for tp in astray.get(broker, ())]
     return elect_leaders(image, ElectionType.PREFERRED, wanted, facts).decision

@@ -27,7 +27,7 @@ def alter_reassignments(
     brokers = facts.electorate(image)
 
     def alter(tp: TopicPartition, partition: PartitionImage, policy: Policy) -> Settled:
-        target, electorate = wishes[tp], brokers._replace(missing=facts.lacking(tp))
+        target, electorate = wishes[tp], facts.around(tp, brokers)
         if target is None:
             return cancelled(partition, electorate, policy)
         _check(image, partition, target, may_change_factor=may_change_factor)

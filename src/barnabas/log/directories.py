@@ -139,6 +139,10 @@ class Directories:
         """A partition's log; None where there is none, or its directory is offline."""
         return self.logs.get(tp)
 
+    def home(self, tp: TopicPartition) -> DataDirectory | None:
+        """The directory that a partition is in, if that is online."""
+        return self._home.get(tp)
+
     def topic_id(self, tp: TopicPartition) -> UUID | None:
         """The topic that a partition's folder says it is of."""
         return self._topic_ids.get(tp)

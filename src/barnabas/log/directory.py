@@ -13,12 +13,14 @@ from threading import Lock
 from typing import NamedTuple
 from uuid import UUID
 
-from barnabas.disk import Disk, File, read_whole, write_atomically
+from barnabas.disk import Disk, File, passes, read_whole, write_atomically
 from barnabas.errors import BarnabasError
 from barnabas.log.checkpoint import CorruptCheckpoint, read_offsets, write_offsets
 from barnabas.types import BrokerId, Offset, TopicPartition, parse_id, short_id
 
 LOCK = ".lock"
+TRIAL = ".barnabas_room"
+"""Written and removed again to see whether there is room."""
 META = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 BOOT = ".barnabas_boot"
@@ -26,6 +28,10 @@ BOOT = ".barnabas_boot"
 DOUBT = ".barnabas_doubt"
 """There since a power cut, until the cluster knows of it."""
 PARTITION_METADATA = "partition.metadata"
+
+LEAST_ROOM = 16 << 20
+"""Bytes that have to be free in a folder that was full: with less it would be full again at once."""
+_TRIAL_BYTES = 1 << 20
 
 _logger = logging.getLogger("barnabas.log")
 
@@ -116,6 +122,24 @@ class DataDirectory:
                     f"{path} cannot be read: {error}. Bring it back, or remove it if all is this broker's."
                 ) from None
         self.was_clean = self._disk.exists(f"{self.path}/{CLEAN_SHUTDOWN}")
+
+    def has_room(self) -> bool:
+        """Whether records can be stored: by what the system says, and by a write, because it leaves quotas out."""
+        with suppress(OSError):  # a disk of its own, as in a simulation, is not known to the system
+            room = os.statvfs(self.path)
+            if room.f_bavail * room.f_frsize < LEAST_ROOM:
+                return False
+        path = f"{self.path}/{TRIAL}"
+        try:
+            file = self._disk.open(path, create=True)
+            try:
+                file.append(bytes(_TRIAL_BYTES))
+            finally:
+                file.close()
+                self._disk.remove(path)
+        except OSError as error:
+            return not passes(error)  # what else is wrong with it is found where it is used
+        return True
 
     def _make(self) -> None:
         parents = []

@@ -143,7 +143,9 @@ class Following:
         if len(answer.records):
             effects.append(Append(answer.records, self.epoch))
         if answer.log_start > log.start:
-            effects.append(AdvanceStart(answer.log_start))
+            # What was deleted goes first, where it is here: on a full disk it makes the room for what is new.
+            at = 0 if answer.log_start <= log.end else len(effects)
+            effects.insert(at, AdvanceStart(answer.log_start))
         return effects
 
     def failed(self, now: Millis) -> None:

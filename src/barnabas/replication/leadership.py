@@ -18,8 +18,9 @@ from typing import NamedTuple, Protocol
 from barnabas.errors import Code, Refused
 from barnabas.types import NO_OFFSET, BrokerEpoch, BrokerId, LeaderEpoch, Millis, Offset, PartitionEpoch
 
-QUIET_MS = 500
-"""For how long no replica is wished for after the controller has found one ineligible."""
+QUIET_MS, LONGEST_QUIET_MS = 500, 8_000
+"""For how long no replica is wished for after the controller has found one ineligible. That one itself is not for twice
+as long each time: a broker without room can be ineligible for hours."""
 
 OVERTAKEN = {
     Code.INVALID_UPDATE_VERSION,
@@ -68,8 +69,11 @@ class RemoteReplica:
         "fetched_at",
         "in_sync",
         "is_arriving",
+        "is_stuck",
         "leader_end",
         "log_start",
+        "quiet_ms",
+        "quiet_until",
     )
 
     def __init__(self, broker: BrokerId, now: Millis, *, in_sync: bool) -> None:
@@ -82,6 +86,20 @@ class RemoteReplica:
         self.in_sync = in_sync
         self.is_arriving = False
         """Not in sync yet, but as good as: the watermark waits for it, or under load it would never get past it."""
+        self.is_stuck = False
+        """Not in sync, and it asks again for what it was given: its disk is full, for one."""
+        self.quiet_ms = 0
+        self.quiet_until = Millis(0)
+
+    def refused(self, now: Millis) -> None:
+        """The controller has found it ineligible."""
+        self.quiet_ms = min(2 * self.quiet_ms or QUIET_MS, LONGEST_QUIET_MS)
+        self.quiet_until = Millis(now + self.quiet_ms)
+
+    def begin_life(self, epoch: BrokerEpoch) -> None:
+        """What was held against the life before counts no more."""
+        self.broker_epoch = epoch
+        self.quiet_ms, self.quiet_until = 0, Millis(0)
 
 
 class Leadership:
@@ -201,19 +219,21 @@ class Leadership:
             )
         if epoch != self.epoch:
             raise Refused(Code.FENCED_LEADER_EPOCH if epoch < self.epoch else Code.UNKNOWN_LEADER_EPOCH)
-        end, before, committed = self.end, remote.end, self.high_watermark
-        remote.broker_epoch = broker_epoch
+        end, before, committed, known_end = self.end, remote.end, self.high_watermark, remote.leader_end
+        if broker_epoch != remote.broker_epoch:
+            remote.begin_life(broker_epoch)
         remote.log_start = log_start
         remote.end = offset
         if offset >= end:
             remote.caught_up_at = now
-        elif offset >= remote.leader_end and remote.fetched_at > remote.caught_up_at:
+        elif offset >= known_end and remote.fetched_at > remote.caught_up_at:
             # It has what there was when it last asked.
             remote.caught_up_at = remote.fetched_at
         remote.leader_end = end
         remote.fetched_at = now
         if remote.in_sync:
             return before <= committed < offset and self._advance()
+        remote.is_stuck = before == offset < known_end
         self._consider(remote, now)
         return self._advance()
 
@@ -277,8 +297,11 @@ class Leadership:
                 self._haunting.update(broker for broker, _ in wish.isr)
             self._pending = self.wish = None
             self._quiet_until = Millis(now + QUIET_MS)
+            wished = {broker for broker, _ in wish.isr}
             for remote in self.remotes.values():
                 remote.is_arriving = False
+                if remote.broker in wished and not remote.in_sync:
+                    remote.refused(now)
             self._recount()
             return self._advance()
         if code not in OVERTAKEN:
@@ -344,7 +367,9 @@ class Leadership:
 
     def _arrives(self, remote: RemoteReplica, now: Millis) -> bool:
         """Whether it keeps up: one that does not would be wished away again at once."""
-        if now < self._quiet_until or remote.end < 0 or not self._is_eligible(remote):
+        if now < self._quiet_until or now < remote.quiet_until or remote.end < 0:
+            return False
+        if remote.is_stuck or not self._is_eligible(remote):
             return False
         return remote.end >= self.end or now - remote.caught_up_at <= self._lag_ms
 

@@ -17,7 +17,16 @@ from barnabas.cluster.elections import ElectionType
 from barnabas.cluster.hosted import HostedState
 from barnabas.cluster.image import NO_BROKER, BrokerImage, Change, ClusterImage, ControllerEpoch
 from barnabas.cluster.isr import Granted, alter_partitions
-from barnabas.cluster.reactions import balanced, elect_leaders, let_stop, lose, reactions, settle, still_led
+from barnabas.cluster.reactions import (
+    balanced,
+    elect_leaders,
+    give_way,
+    let_stop,
+    lose,
+    reactions,
+    settle,
+    still_led,
+)
 from barnabas.cluster.reassignment import alter_reassignments
 from barnabas.cluster.store import (
     ClaimLost,
@@ -32,7 +41,11 @@ from barnabas.cluster.store import (
 )
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.types import BrokerId, TopicPartition
-from barnabas.wire.messages.controlling import AlterPartitionRequest, AlterPartitionResponse
+from barnabas.wire.messages.controlling import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    TopicWithoutRoom,
+)
 
 if TYPE_CHECKING:
     from barnabas.broker.broker import Broker
@@ -218,7 +231,7 @@ class Controlling:
     # What brokers ask for
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        """Grant a leader the in-sync replicas that it asks for, or not."""
+        """Grant a leader the in-sync replicas that it asks for, or not; let others take what it has no room for."""
         granted = Granted([], AlterPartitionResponse(), [])
 
         def decide(image: ClusterImage) -> Sequence[Change]:
@@ -229,7 +242,17 @@ class Controlling:
         await self._broker.metadata.change(decide)
         for broker, tp in granted.found:
             self.facts.missing[broker].discard(tp)
+        if request.tells_of_room:
+            await self._give_way(BrokerId(request.broker_id), request.without_room)
         return granted.response
+
+    async def _give_way(self, broker: BrokerId, without: Sequence[TopicWithoutRoom]) -> None:
+        def decide(image: ClusterImage) -> Sequence[Change]:
+            named = [(image.topic_by_id(each.topic_id), each.partitions) for each in without]
+            full = [TopicPartition(topic.name, i) for topic, indexes in named if topic for i in indexes]
+            return _told(give_way(image, self.facts, broker, full))
+
+        await self._broker.metadata.change(decide)
 
     async def let_stop(self, broker: BrokerId, epoch: int) -> list[TopicPartition]:
         """Move leaders away from a broker that is about to stop; the partitions that it still leads."""

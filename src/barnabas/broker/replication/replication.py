@@ -20,6 +20,7 @@ from barnabas.broker.partitions.partition import Partition
 from barnabas.broker.replication.fetcher import Fetcher
 from barnabas.broker.replication.followers_session import FollowersSession
 from barnabas.broker.replication.isr_changes import IsrChanges
+from barnabas.broker.replication.room import Room
 from barnabas.cluster.image import ClusterImage
 from barnabas.errors import Code, Refused
 from barnabas.replication.throttle import FOLLOWERS, LEADERS, Throttle, Windows, throttled_here
@@ -48,6 +49,7 @@ class Replication:
         """What slows down the answers to followers, and the fetches here."""
         self._throttled: ClusterImage | None = None
         """The image that throttles are of."""
+        self.room = Room(broker)
         self._broker = broker
         self._fetchers: dict[BrokerId, Fetcher] = {}
         self._follows: dict[TopicPartition, Fetcher] = {}
@@ -75,6 +77,7 @@ class Replication:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.isr.stop()
+        await self.room.stop()
         for fetcher in self._fetchers.values():
             fetcher.close()
         for session in self._sessions.values():

@@ -237,12 +237,21 @@ class AlterPartitionTopic:
 
 
 @dataclass(slots=True)
+class TopicWithoutRoom:
+    topic_id: Annotated[UUID, Uuid] = NO_ID
+    partitions: Annotated[list[int], Int32] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class AlterPartitionRequest:
     api: ClassVar[ApiKey] = ApiKey.ALTER_PARTITION
 
     broker_id: Annotated[int, Int32] = 0
     broker_epoch: Annotated[int, Int64] = -1
     topics: list[AlterPartitionTopic] = field(default_factory=list)
+    tells_of_room: Annotated[bool, Bool, Tag(10_000)] = False
+    """Whether `without_room` counts: it has all partitions that the broker has no room for, led by it or not."""
+    without_room: Annotated[list[TopicWithoutRoom], Tag(10_001)] = field(default_factory=list)
 
 
 @dataclass(slots=True)
