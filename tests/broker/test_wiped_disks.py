@@ -26,7 +26,7 @@ def make_topic(members: Members, **configs: str) -> None:
 
 
 def write(members: Members, *values: bytes) -> None:
-    with Producer(bootstrap_servers=members[1].bootstrap) as producer:
+    with Producer(bootstrap_servers=members.bootstrap) as producer:
         for value in values:
             producer.send("t", value).result(30)
 
@@ -38,7 +38,7 @@ def read(members: Members, count: int) -> list[bytes]:
         found.extend(record.value for record in consumer.poll(1.0))
         return len(found) >= count
 
-    with Consumer(bootstrap_servers=members[1].bootstrap) as consumer:
+    with Consumer(bootstrap_servers=members.bootstrap) as consumer:
         consumer.assign({TopicPartition("t", 0): 0})
         eventually(is_read, "all records")
     return found
@@ -80,3 +80,24 @@ def test_the_last_leader_with_a_wiped_disk_does_not_lead_and_the_eligible_one_do
         eventually(lambda: set(state(members).isr) == {2, 3}, "the other one to copy them")
         write(members, b"c")
         assert read(members, 3) == [b"a", b"b", b"c"]
+
+
+def test_a_disk_wiped_while_there_is_no_controller_is_noticed_for_a_partition_that_never_changed(
+    tmp_path: Path,
+) -> None:
+    """The last controller did not see the broker go, the next one finds it there, and the partition looks new."""
+    with Members(tmp_path, settings=PATIENT | {"controlled.shutdown.enable": "false"}) as members:
+        make_topic(members)
+        write(members, b"a", b"b")
+        assert (state(members).leader, state(members).partition_epoch) == (2, 0)
+        for number in (1, 3):
+            members[number].store.cut()
+        members[2].stop()
+        members[1].stop()
+        wipe(members, 2)
+        assert state(members).partition_epoch == 0
+        members[2].start()
+        members[3].store.heal()
+        eventually(lambda: set(state(members).isr) == {2, 3}, "the broker to be in sync again")
+        eventually(lambda: state(members).partition_epoch > 0, "the loss to be noticed")
+        assert read(members, 2) == [b"a", b"b"]

@@ -122,6 +122,13 @@ def first_heard(image: ClusterImage, broker: BrokerId = TWO) -> ClusterImage:
     return told(ClusterImage("c"), announce(None, image, broker), broker, image.brokers[broker].epoch)
 
 
+def test_a_broker_hears_whether_a_partition_was_made_in_an_earlier_life() -> None:
+    image = cluster(topic(replace(led_by(ONE, TWO), born=BrokerEpoch(12))))
+    (partition,) = first_heard(image).topics["t"].partitions
+    assert partition.may_lack_on(TWO, BrokerEpoch(12))
+    assert not partition.may_lack_on(TWO, BrokerEpoch(13))
+
+
 def test_a_broker_that_registers_is_told_everything_and_the_others_the_difference() -> None:
     before = cluster(topic(led_by(ONE, TWO), led_by(TWO, THREE)))
     again = before.brokers[TWO]._replace(epoch=BrokerEpoch(99))

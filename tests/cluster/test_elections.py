@@ -15,7 +15,7 @@ from barnabas.cluster.elections import (
     settled,
     unbalanced,
 )
-from barnabas.cluster.image import PartitionEpoch, PartitionImage, Recovery, TopicImage
+from barnabas.cluster.image import BrokerEpoch, PartitionEpoch, PartitionImage, Recovery, TopicImage
 from barnabas.config import TopicConfig
 from barnabas.errors import Code, Refused
 from barnabas.types import BrokerId, LeaderEpoch
@@ -189,6 +189,9 @@ def test_a_wiped_disk_is_told_from_a_replica_that_has_nothing_yet() -> None:
     assert not counted_on.may_lack_on(BrokerId(1))
     assert counted_on.may_lack_on(BrokerId(3))
     assert part(1, (1, 2)).may_lack_on(BrokerId(1)), "a new partition"
+    unchanged = replace(part(1, (1, 2)), born=BrokerEpoch(7))
+    assert unchanged.may_lack_on(BrokerId(1), BrokerEpoch(7)), "made in this life of the broker"
+    assert not unchanged.may_lack_on(BrokerId(1), BrokerEpoch(8)), "made in an earlier one"
     without_state = replace(part(1, (1, 2)), partition_epoch=PartitionEpoch(-1))
     assert without_state.may_lack_on(BrokerId(1)), "one that a tool has made, and no controller seen yet"
     assert replace(counted_on, recovery=Recovery.RECOVERING).may_lack_on(BrokerId(1))

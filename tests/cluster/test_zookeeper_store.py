@@ -223,6 +223,21 @@ def test_a_broker_that_was_given_up_wrongly_registers_anew(cluster: Cluster) -> 
 # Claims
 
 
+def test_the_next_controller_knows_which_lives_began_after_a_partition_was_made(cluster: Cluster) -> None:
+    first, _, _ = cluster.controller()
+    other, _, _ = cluster.open()
+    other.register(broker(TWO))
+    create(first, "t")
+    first.close()
+    again, _, _ = cluster.open()
+    again.register(broker(ONE))
+    assert other.claim(TWO) is not None
+    (partition,) = other.image.topics["t"].partitions
+    lives = {number: each.epoch for number, each in other.image.brokers.items()}
+    assert partition.may_lack_on(TWO, lives[TWO]), "it may not have been told yet"
+    assert not partition.may_lack_on(ONE, lives[ONE])
+
+
 def test_a_claim_that_is_taken_away_by_hand_is_lost(cluster: Cluster) -> None:
     store, _, events = cluster.controller()
     cluster.do(Delete(znodes.CONTROLLER))

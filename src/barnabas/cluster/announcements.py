@@ -16,7 +16,14 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
-from barnabas.cluster.image import BrokerImage, ClusterImage, ControllerEpoch, PartitionImage, TopicImage
+from barnabas.cluster.image import (
+    NO_LIFE,
+    BrokerEpoch,
+    BrokerImage,
+    ClusterImage,
+    PartitionImage,
+    TopicImage,
+)
 from barnabas.types import BrokerId
 from barnabas.wire.messages.controlling import (
     EPOCH_DURING_DELETE,
@@ -174,7 +181,7 @@ class _Part:
                 if broker not in here:
                     here[broker] = LeaderAndIsrTopicState(topic.name, topic.id)
                     self._hosted.setdefault(broker, []).append(here[broker])
-                state = _replica_state(index, partition, broker, self._after.controller_epoch)
+                state = _replica_state(index, partition, broker, self._after)
                 here[broker].partition_states.append(state)
             for broker in old.replicas if old is not None else ():
                 if broker not in partition.replicas:
@@ -219,6 +226,7 @@ def _metadata_state(changed: _Changed, image: ClusterImage) -> UpdateMetadataTop
             list(partition.removing),
             partition.recovery,
             list(partition.elr),
+            _born(partition),
         )
         for index, _, partition in changed.partitions
     ]
@@ -226,11 +234,12 @@ def _metadata_state(changed: _Changed, image: ClusterImage) -> UpdateMetadataTop
 
 
 def _replica_state(
-    index: int, partition: PartitionImage, broker: BrokerId, epoch: ControllerEpoch
+    index: int, partition: PartitionImage, broker: BrokerId, image: ClusterImage
 ) -> LeaderAndIsrPartitionState:
+    known = image.brokers.get(broker)
     return LeaderAndIsrPartitionState(
         index,
-        epoch,
+        image.controller_epoch,
         partition.leader,
         partition.leader_epoch,
         list(partition.isr),
@@ -238,10 +247,16 @@ def _replica_state(
         list(partition.replicas),
         list(partition.adding),
         list(partition.removing),
-        partition.may_lack_on(broker),
+        partition.may_lack_on(broker, NO_LIFE if known is None else known.epoch),
         partition.recovery,
         list(partition.elr),
+        _born(partition),
     )
+
+
+def _born(partition: PartitionImage) -> BrokerEpoch:
+    """Told of a partition that may be new: for any other it makes no difference."""
+    return partition.born if partition.partition_epoch <= 0 else NO_LIFE
 
 
 def _broker_states(image: ClusterImage) -> list[UpdateMetadataBroker]:

@@ -222,4 +222,6 @@ def _partition(image: ClusterImage, replicas: Sequence[int]) -> PartitionImage:
             f"The replica assignment is invalid: broker {strangers[0]} does not exist.",
         )
     ids = tuple(BrokerId(replica) for replica in replicas)
-    return PartitionImage(replicas=ids, isr=ids, leader=ids[0])
+    # A life that begins from here on has a larger epoch than any there is.
+    born = max(image.brokers[replica].epoch for replica in ids)
+    return PartitionImage(replicas=ids, isr=ids, leader=ids[0], born=born)

@@ -231,6 +231,7 @@ def _heard_partition(state: UpdateMetadataPartitionState | LeaderAndIsrPartition
         _ids(state.removing_replicas),
         Recovery.RECOVERING if state.leader_recovery_state else Recovery.RECOVERED,
         _ids(state.eligible_leader_replicas),
+        BrokerEpoch(state.born),
     )
 
 

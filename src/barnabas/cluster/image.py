@@ -24,6 +24,7 @@ ControllerEpoch = NewType("ControllerEpoch", int)
 
 NO_BROKER = BrokerId(-1)
 """The leader of a partition that has none, the controller of a cluster without one."""
+NO_LIFE = BrokerEpoch(-1)
 FIRST_EPOCH = LeaderEpoch(0)
 FIRST_PARTITION_EPOCH = PartitionEpoch(0)
 FIRST_PRODUCER_ID = ProducerId(0)
@@ -67,13 +68,18 @@ class PartitionImage:
     removing: tuple[BrokerId, ...] = ()
     recovery: Recovery = Recovery.RECOVERED
     elr: tuple[BrokerId, ...] = ()
+    born: BrokerEpoch = field(default=NO_LIFE, compare=False)
+    """Lives of brokers that have a larger epoch began after the partition was made; where that is not known, -1."""
 
-    def may_lack_on(self, broker: BrokerId) -> bool:
+    def may_lack_on(self, broker: BrokerId, life: BrokerEpoch = NO_LIFE) -> bool:
         """Whether a broker may have no folder for it: it is new, this replica is not counted on for any record, or an
         unclean election has written off what was lost. A replica that is counted on and has none has lost its disk.
+
+        In a later `life` of the broker it is not new any more, even if it was never changed since it was made.
         """
+        is_new = self.partition_epoch <= 0 and not NO_LIFE < self.born < life
         is_counted_on = broker in self.isr or broker in self.elr
-        return self.partition_epoch <= 0 or not is_counted_on or self.recovery is Recovery.RECOVERING
+        return is_new or not is_counted_on or self.recovery is Recovery.RECOVERING
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,14 @@ from barnabas.broker.partitions.follower import Follower
 from barnabas.broker.partitions.leader import Leader
 from barnabas.broker.partitions.partition import Partition
 from barnabas.clock import Clock, SteadyClock
-from barnabas.cluster.image import NO_BROKER, BrokerImage, ClusterImage, PartitionImage, TopicImage
+from barnabas.cluster.image import (
+    NO_BROKER,
+    NO_LIFE,
+    BrokerImage,
+    ClusterImage,
+    PartitionImage,
+    TopicImage,
+)
 from barnabas.config import BrokerConfig, TopicConfig, topic_config
 from barnabas.disk import passes
 from barnabas.errors import Code, Refused
@@ -248,7 +255,8 @@ class Replicas:
 
         It is not made anew before the controller counts on others: an empty log in the ISR could be elected.
         """
-        return not self._is_alone and not wanted.may_lack_on(self._broker_id)
+        life = self.live.get(self._broker_id, NO_LIFE)
+        return not self._is_alone and not wanted.may_lack_on(self._broker_id, life)
 
     def _assign(self, tp: TopicPartition, opened: Log, topic: TopicImage, wanted: PartitionImage) -> None:
         """Give a partition the role and the epoch that the image wants. Whatever waits for another role is woken."""

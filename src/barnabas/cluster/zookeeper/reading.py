@@ -6,6 +6,7 @@ A topic whose partitions have no state yet, made by a tool or by a controller th
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import ParamSpec, TypeVar
 from uuid import UUID, uuid5
 
@@ -68,7 +69,10 @@ def _partition(tp: TopicPartition, node: Node | None, assignment: znodes.Assignm
     if node is None:
         return znodes.new_partition(tp.partition, assignment)
     state = understood(znodes.parse_state, tp, node.data, node.version, assignment)
-    return state or znodes.unreadable_partition(tp.partition, node.version, assignment)
+    if state is None:
+        return znodes.unreadable_partition(tp.partition, node.version, assignment)
+    # The numbers of changes grow over all nodes, and those of brokers' nodes are their epochs.
+    return replace(state, born=BrokerEpoch(node.created))
 
 
 def read_configs(client: ZooKeeperClient, entities: Sequence[str]) -> dict[str, dict[str, str]]:

@@ -35,6 +35,7 @@ class LeaderAndIsrPartitionState:
     is_new: Annotated[bool, Bool] = False
     leader_recovery_state: Annotated[int, Int8, Since(6)] = 0
     eligible_leader_replicas: Annotated[list[int], Int32, Tag(10_000)] = field(default_factory=list)
+    born: Annotated[int, Int64, Tag(10_001)] = -1
 
 
 @dataclass(slots=True)
@@ -144,6 +145,8 @@ class UpdateMetadataPartitionState:
     removing_replicas: Annotated[list[int], Int32, Tag(10_001)] = field(default_factory=list)
     leader_recovery_state: Annotated[int, Int8, Tag(10_002)] = 0
     eligible_leader_replicas: Annotated[list[int], Int32, Tag(10_003)] = field(default_factory=list)
+    born: Annotated[int, Int64, Tag(10_004)] = -1
+    """Of a partition that was never changed: lives of brokers with larger epochs began after it was made."""
 
 
 @dataclass(slots=True)
