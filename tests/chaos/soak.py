@@ -15,6 +15,7 @@ from pathlib import Path
 
 from barnabas.testing import Cluster, faults
 from barnabas.testing.faults import Fault
+from barnabas.testing.full_disks import FullDisks
 from barnabas.testing.wall_clocks import WallClocks
 from tests.chaos.rounds import PARTITIONS, SETTINGS, Held, Round, Trial
 
@@ -75,18 +76,21 @@ class Report:
         self._path.write_text("\n".join(lines))
 
 
-def draw(chance: random.Random, topic: str, clocks: WallClocks) -> tuple[Fault, Held]:
+def draw(chance: random.Random, topic: str, clocks: WallClocks, disks: FullDisks) -> tuple[Fault, Held]:
     """A fault that strikes some partition's leader or follower, and how long it lasts."""
     partition = chance.randrange(PARTITIONS)
     leader, follower = faults.leader(topic, partition), faults.follower(topic, partition)
     target = chance.choice([leader, follower, faults.controller()])
+    pauses: list[Callable[[], Fault]] = [
+        lambda: faults.pause(target),
+        lambda: faults.pause(faults.all_brokers()),
+    ]
     makers: list[Callable[[], Fault]] = [
         lambda: faults.kill(target),
         lambda: faults.kill(target),
         lambda: faults.kill(faults.all_brokers()),
         lambda: faults.stop(target),
-        lambda: faults.pause(target),
-        lambda: faults.pause(faults.all_brokers()),
+        *pauses,
         faults.kill_zookeeper,
         faults.kill_zookeepers_leader,
         lambda: faults.cut_off(target),
@@ -97,13 +101,15 @@ def draw(chance: random.Random, topic: str, clocks: WallClocks) -> tuple[Fault, 
         lambda: faults.part(topic, partition),
         lambda: faults.look_dead(target),
         lambda: faults.slow_down(target),
-        lambda: faults.fill_disk(target),
+        lambda: faults.fill_disk(target, disks),
         lambda: faults.wipe(chance.choice([leader, follower])),
         lambda: faults.jump_clock(target, clocks, chance.choice([-1_800, -60, 60, 86_400])),
         faults.rolling_restart,
     ]
-    lasts_s = chance.choice([SHORT_S, SHORT_S, LONG_S, LONG_S, LONGEST_S])
-    return chance.choice(makers)(), Held(lasts_s, writes_within_s=60.0)
+    maker = chance.choice(makers)
+    # A broker that stands still is tried with less than a session and with more than any.
+    lengths = [SHORT_S, LONGEST_S] if maker in pauses else [SHORT_S, SHORT_S, LONG_S, LONG_S, LONGEST_S]
+    return maker(), Held(chance.choice(lengths), writes_within_s=60.0)
 
 
 def soak(hours: float, seed: int, report: Report, data: Path) -> bool:
@@ -111,13 +117,17 @@ def soak(hours: float, seed: int, report: Report, data: Path) -> bool:
     chance = random.Random(seed)
     ends = time.monotonic() + hours * 3600
     number = 0
-    with WallClocks() as clocks, Cluster(3, SETTINGS, data=data, links=True, zookeepers=3) as cluster:
+    with (
+        WallClocks() as clocks,
+        FullDisks() as disks,
+        Cluster(3, SETTINGS, data=data, links=True, zookeepers=3) as cluster,
+    ):
         while time.monotonic() < ends:
             number += 1
             topic = f"soak-{number}"
             with Trial(cluster, topic) as trial:
                 for _ in range(ROUNDS_A_TOPIC):
-                    fault, held = draw(chance, topic, clocks)
+                    fault, held = draw(chance, topic, clocks, disks)
                     _say(f"{topic}: {fault.name} for {held.seconds:g} s")
                     report.add_round(trial.strike(fault, held))
                     if time.monotonic() > ends:

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from barnabas.testing.wall_clocks import WallClocks, can_be_set
+from barnabas.testing.preloaded import can_be_preloaded
+from barnabas.testing.wall_clocks import WallClocks
 
-pytestmark = pytest.mark.skipif(not can_be_set(), reason="there is no C compiler")
+pytestmark = pytest.mark.skipif(not can_be_preloaded(), reason="there is no C compiler")
 
 HOUR_S = 3600
 NEAR_S = 60

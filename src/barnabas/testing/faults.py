@@ -9,7 +9,6 @@ brokers when it strikes, so the same fault can strike again and again. `mend` gi
 before the cluster has recovered: waiting for that, with a deadline, is the part of the test.
 """
 
-import resource
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from barnabas.client.admin.admin import Admin
 from barnabas.errors import BarnabasError
 from barnabas.processes.zookeeper import ZooKeeperProcess
 from barnabas.testing.cluster import Cluster
+from barnabas.testing.full_disks import FullDisks
 from barnabas.testing.wall_clocks import WallClocks
 
 Mend = Callable[[], None]
@@ -255,27 +255,23 @@ def slow_down(chosen: Chosen, seconds: float = 0.05) -> Fault:
 # Disks and clocks
 
 
-def fill_disk(chosen: Chosen) -> Fault:
-    """No file of a broker grows any more: each write that would is refused, as on a full disk.
+def fill_disk(chosen: Chosen, disks: FullDisks) -> Fault:
+    """No file of a broker grows any more: each write that would is refused with ENOSPC.
 
-    What the broker leads takes no records meanwhile. The limit is one of the kernel's (RLIMIT_FSIZE, EFBIG), for a
-    process that runs already. What the broker writes to its log file is lost meanwhile, too.
+    What the broker leads is led by others meanwhile, and it does not count, until there is room.
     """
 
-    def limit(cluster: Cluster, number: int, size: int) -> None:
-        process = cluster.brokers[number]
-        if process.running:  # a broker that was started anew has no limit
-            _, hard = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
-            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (size, hard))
-
     def strike(cluster: Cluster) -> Mend:
+        def put(number: int, change: Callable[[int], None]) -> None:
+            process = cluster.brokers[number]
+            if process.running:  # a broker that was started anew has room
+                change(process.pid)
+
         return _each(
-            chosen(cluster),
-            lambda number: limit(cluster, number, 1),
-            lambda number: limit(cluster, number, resource.RLIM_INFINITY),
+            chosen(cluster), lambda number: put(number, disks.fill), lambda number: put(number, disks.empty)
         )
 
-    return Fault(f"full disk of {_name(chosen)}", strike, leaves_quorum=False)
+    return Fault(f"full disk of {_name(chosen)}", strike)
 
 
 def jump_clock(chosen: Chosen, clocks: WallClocks, seconds: float) -> Fault:
