@@ -1,10 +1,12 @@
 """ZooKeeper as a process: it starts, keeps what it was told over a kill, and says in a sentence why it cannot run."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -97,6 +99,51 @@ def test_a_home_without_jars_is_a_sentence(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("ZOOKEEPER_HOME", str(tmp_path))
     with pytest.raises(BarnabasError, match=f"ZOOKEEPER_HOME is {tmp_path}"):
         start_zookeeper(tmp_path)
+
+
+def _jars_of_pyspark() -> list[Path]:
+    """Those that a ZooKeeper needs: the distribution and Debian's package have the same under other names."""
+    (home,) = find_spec("pyspark").submodule_search_locations  # type: ignore[union-attr, misc]
+    jars = sorted(Path(home, "jars").glob("*.jar"))
+    needed = ("zookeeper", "slf4j-api", "netty", "metrics", "snappy")
+    return [jar for jar in jars if jar.name.startswith(needed) and "tcnative" not in jar.name]
+
+
+@pytest.mark.java
+def test_it_runs_from_the_folder_that_it_is_distributed_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lib = tmp_path / "home" / "lib"
+    lib.mkdir(parents=True)
+    for jar in _jars_of_pyspark():
+        (lib / jar.name).symlink_to(jar)
+    monkeypatch.setenv("ZOOKEEPER_HOME", str(lib.parent))
+    server = start_zookeeper(tmp_path / "data")
+    try:
+        assert str(lib) in Path(f"/proc/{server.pid}/cmdline").read_text()
+        closed(client(server))
+    finally:
+        server.kill()
+
+
+@pytest.mark.java
+def test_it_runs_from_debians_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There jars have no version in their name, and lie among those of other packages."""
+    folder = tmp_path / "java"
+    folder.mkdir()
+    for jar in _jars_of_pyspark():
+        name = re.sub(r"-[0-9][0-9.]*[0-9](\.Final)?", "", jar.name)
+        (folder / name).symlink_to(jar)
+    (folder / "zookeeper-it.jar").write_text("not a jar that is needed")
+    monkeypatch.delenv("ZOOKEEPER_HOME", raising=False)
+    monkeypatch.setattr("barnabas.processes.zookeeper._pyspark_jars", lambda: None)
+    monkeypatch.setattr("barnabas.processes.zookeeper.DEBIANS_FOLDER", str(folder))
+    server = start_zookeeper(tmp_path / "data")
+    try:
+        assert str(folder) in Path(f"/proc/{server.pid}/cmdline").read_text()
+        closed(client(server))
+    finally:
+        server.kill()
 
 
 @pytest.mark.java

@@ -30,6 +30,7 @@ START_S = 60.0
 STOP_S = 10.0
 HOST = "127.0.0.1"
 LOG_NAME = "zookeeper.log"
+DEBIANS_FOLDER = "/usr/share/java"
 MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
 _JAVA_OPTIONS = (
@@ -40,9 +41,22 @@ _JAVA_OPTIONS = (
     "-XX:TieredStopAtLevel=1",
     "-XX:-UsePerfData",
     "-Djava.awt.headless=true",
+    # What logs depends on where the jars are from: PySpark, Debian; the logback of ZooKeeper itself wants a file.
     "-Dlog4j2.level=WARN",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
     "-Dzookeeper.jmx.log4j.disable=true",
 )
+
+_LOGBACK_NAME = "logback.xml"
+_LOGBACK = """\
+<configuration>
+  <appender name="OUT" class="ch.qos.logback.core.ConsoleAppender">
+    <encoder><pattern>%d{ISO8601} %-5level %logger{0} %msg%n</pattern></encoder>
+  </appender>
+  <root level="WARN"><appender-ref ref="OUT"/></root>
+</configuration>
+"""
+"""Without it a ZooKeeper of ZOOKEEPER_HOME logs several lines for each request."""
 
 _IS_REASON = re.compile(r"(Caused by: )?[\w.$]+(Exception|Error): ")
 
@@ -119,7 +133,10 @@ class ZooKeeperProcess:
 
     def start(self) -> "ZooKeeperProcess":
         """Start it and return at once; `wait_ready` waits until it serves."""
-        command = [_java(), *_JAVA_OPTIONS, "-cp", _class_path(), MAIN_CLASS, str(self._configure())]
+        java, jars = _java(), _class_path()
+        settings = self._configure()
+        logs = f"-Dlogback.configurationFile={settings.with_name(_LOGBACK_NAME)}"
+        command = [java, *_JAVA_OPTIONS, logs, "-cp", jars, MAIN_CLASS, str(settings)]
         self._check_port()
         with open(self._data / LOG_NAME, "ab") as log:
             self._process = spawn(command, log.fileno(), log.fileno())
@@ -230,6 +247,7 @@ class ZooKeeperProcess:
         try:
             self._data.mkdir(parents=True, exist_ok=True)
             path.write_text("\n".join([*lines, ""]))
+            path.with_name(_LOGBACK_NAME).write_text(_LOGBACK)
             if self._member is not None:
                 (self._data / "myid").write_text(f"{self._member.number}\n")
         except OSError as error:
@@ -301,8 +319,8 @@ def _class_path() -> str:
         jars = glob(os.path.join(home, "lib", "*.jar")) + glob(os.path.join(home, "zookeeper*.jar"))
         if not any("zookeeper" in os.path.basename(jar) for jar in jars):
             raise BarnabasError(f"ZOOKEEPER_HOME is {home}, and there is no lib/zookeeper-*.jar below it.")
-        return os.pathsep.join(jars)
-    for folder, names in ((_pyspark_jars(), _NEEDED), ("/usr/share/java", _DEBIANS)):
+        return os.pathsep.join(sorted(jars))
+    for folder, names in ((_pyspark_jars(), _NEEDED), (DEBIANS_FOLDER, _DEBIANS)):
         found = [jar for name in names for jar in sorted(glob(os.path.join(folder, name)))] if folder else []
         if found and os.path.basename(found[0]).startswith("zookeeper"):
             return os.pathsep.join(found)
