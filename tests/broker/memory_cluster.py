@@ -1,8 +1,10 @@
 """Several brokers in this process, each in a thread of its own with real sockets; their metadata is in memory."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from types import TracebackType
+from typing import Any, TypeVar
 
 from barnabas.broker.broker import Broker as RunningBroker
 from barnabas.config import BrokerConfig
@@ -11,6 +13,8 @@ from barnabas.testing.store import MemoryCluster, MemoryStore
 from barnabas.types import BrokerId
 from tests.broker.full_disk import FillableDisk
 from tests.deadline import eventually
+
+T = TypeVar("T")
 
 
 class Member(Broker):
@@ -28,6 +32,11 @@ class Member(Broker):
         self.store = self._cluster.open()
         self.running = RunningBroker(config, store=self.store, disk=self.disk)
         return self.running
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """What comes of this, done on the broker's own loop."""
+        assert self._loop is not None
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
 
 
 class Members:

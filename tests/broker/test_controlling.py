@@ -13,7 +13,7 @@ from barnabas.errors import Code
 from barnabas.testing import Broker
 from barnabas.wire.messages.controlling import UpdateMetadataRequest
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from barnabas.wire.messages.producers import InitProducerIdRequest
+from barnabas.wire.messages.producers import AllocateProducerIdsRequest, InitProducerIdRequest
 from barnabas.wire.messages.topics import DeleteTopicsRequest, DeleteTopicState
 from tests.broker.memory_cluster import Member, Members
 from tests.broker.speaking import connect
@@ -53,6 +53,16 @@ def test_another_broker_becomes_controller_when_the_first_one_stops(folder: Path
         )
         with Admin(bootstrap_servers=left[0].bootstrap) as admin:
             admin.create_topics([NewTopic("t", partitions=2, replication_factor=2)])
+
+
+def test_what_is_on_its_way_to_the_controller_is_answered_by_a_broker_that_becomes_it(folder: Path) -> None:
+    with Members(folder) as members:
+        chair = members[members[1].running.metadata.image.controller]
+        # As a broker asks that took another one for the controller a moment ago.
+        request = AllocateProducerIdsRequest(chair.id, chair.running.epoch)
+        answer = chair.run(chair.running.to_controller.ask(request, 10_000))
+        assert answer.error_code == 0
+        assert answer.producer_id_len > 0
 
 
 def test_settings_that_any_broker_is_asked_for_hold_on_all(folder: Path) -> None:
