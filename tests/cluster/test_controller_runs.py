@@ -1,6 +1,6 @@
 """The whole pure controller under random deaths, starts, power cuts, ISR changes, reassignments and failovers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -13,12 +13,12 @@ from tests.cluster.controller_world import World
 
 SEEDS = 500
 PLANTED_SEEDS = 4000
-"""A plant is found by one of a few hundred, as a rule by one of the first."""
+"""Within which a plant has to be found. The one that found it is tried first: a change of the draws costs a search."""
 STEPS = 150
 
 
-def run_seeds(count: int = SEEDS) -> None:
-    for seed in range(count):
+def run_seeds(seeds: Iterable[int]) -> None:
+    for seed in seeds:
         try:
             World(seed).run(STEPS)
         except AssertionError as error:
@@ -26,7 +26,7 @@ def run_seeds(count: int = SEEDS) -> None:
 
 
 def test_leaders_have_all_that_is_committed_whatever_happens() -> None:
-    run_seeds()
+    run_seeds(range(SEEDS))
 
 
 def test_the_same_seed_is_the_same_run() -> None:
@@ -94,19 +94,19 @@ def _deaths_overlooked(plant: pytest.MonkeyPatch) -> None:
     plant.setattr(reactions, "every_partition", lambda image: ())
 
 
-@pytest.mark.parametrize(
-    "plant",
-    [
-        _silently_unclean,
-        _power_cuts_ignored,
-        _elr_for_ever,
-        _stale_partition_epoch,
-        _stale_broker_epoch,
-        _replicas_go_too_early,
-        _deaths_overlooked,
-    ],
-)
+FOUND_BY: dict[Callable[[pytest.MonkeyPatch], None], int] = {
+    _silently_unclean: 8,
+    _power_cuts_ignored: 51,
+    _elr_for_ever: 9,
+    _stale_partition_epoch: 638,
+    _stale_broker_epoch: 11,
+    _replicas_go_too_early: 6,
+    _deaths_overlooked: 4,
+}
+
+
+@pytest.mark.parametrize("plant", FOUND_BY)
 def test_plant_is_found(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
     with pytest.raises(AssertionError):
-        run_seeds(PLANTED_SEEDS)
+        run_seeds([FOUND_BY[plant], *range(PLANTED_SEEDS)])

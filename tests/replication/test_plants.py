@@ -4,7 +4,7 @@ What is promised here is that the simulation can see: a rule that could be left 
 by nothing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import pytest
@@ -20,7 +20,7 @@ from tests.replication.simulated.broker import SimulatedBroker
 from tests.replication.simulated.simulation import run
 
 SEEDS = 1500
-"""Within which each has to be found."""
+"""Within which each has to be found. The one that found it is tried first: a change of the draws costs a search."""
 
 
 def truncate_to_the_watermark(patch: pytest.MonkeyPatch) -> None:
@@ -139,23 +139,24 @@ def begin_an_epoch_without_noting_it(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SimulatedBroker, "_lead", careless)
 
 
-PLANTS: list[Callable[[pytest.MonkeyPatch], None]] = [
-    truncate_to_the_watermark,
-    end_an_epoch_at_the_watermark,
-    count_fetches_of_older_epochs,
-    count_a_shrink_before_it_is_granted,
-    join_before_the_epochs_start,
-    join_by_a_stale_broker_epoch,
-    swallow_a_failed_sync,
-    begin_with_the_end_for_a_watermark,
-    commit_with_too_few_in_sync,
-    count_what_is_not_flushed,
-    cut_without_a_recovery_point,
-    begin_an_epoch_without_noting_it,
-]
+PLANTS: dict[Callable[[pytest.MonkeyPatch], None], int] = {
+    truncate_to_the_watermark: 11,
+    end_an_epoch_at_the_watermark: 0,
+    count_fetches_of_older_epochs: 20,
+    count_a_shrink_before_it_is_granted: 1,
+    join_before_the_epochs_start: 86,
+    join_by_a_stale_broker_epoch: 691,
+    swallow_a_failed_sync: 67,
+    begin_with_the_end_for_a_watermark: 0,
+    commit_with_too_few_in_sync: 1,
+    count_what_is_not_flushed: 14,
+    cut_without_a_recovery_point: 123,
+    begin_an_epoch_without_noting_it: 27,
+}
+"""Each with the seed that found it."""
 
 
-def first_to_fail(seeds: range) -> int | None:
+def first_to_fail(seeds: Iterable[int]) -> int | None:
     for seed in seeds:
         try:
             run(seed)
@@ -169,4 +170,4 @@ def test_a_planted_bug_is_found(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
-    assert first_to_fail(range(SEEDS)) is not None
+    assert first_to_fail([PLANTS[plant], *range(SEEDS)]) is not None
