@@ -92,7 +92,7 @@ def machine_busy_s() -> float:
     return (user + nice + system + irq + softirq + steal) / TICKS_A_SECOND
 
 
-def wait_for_rest(limit_s: float = 5.0) -> None:
+def wait_for_rest(limit_s: float) -> None:
     """Wait until nobody works off what went before (files deleted, code compiled), or no longer than this."""
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:

@@ -63,6 +63,8 @@ FEW_RECORDS = 2_000
 WARM_UP = "spark-warm-up"
 LIMIT_S = 600.0
 SLICES = 3
+REST_S = 5
+"""How long a reading waits at most for a machine that is at rest."""
 
 
 def rounds(size: Size) -> int:
@@ -80,6 +82,7 @@ def cases(size: Size) -> Sequence[Case]:
                 "records": int(count * share),
                 "times": TIMES[bytes_],
                 "small": int(SMALL_QUERIES * share),
+                "rest_s": REST_S,
             },
         )
         for bytes_, count in RECORDS.items()
@@ -154,7 +157,7 @@ def _measure(side: Connector, session: SessionState, case: Case) -> Measured:
     )
 
     def ask(task: str, seen: int, *, stored: int = 0, **more: Any) -> Usage:
-        wait_for_rest()
+        wait_for_rest(case.settings["rest_s"])
         take_pages(server.data, stored)
         return session.measured(
             server, seen, {"task": task, "connector": side.connector, "topic": topic, **more}
