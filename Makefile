@@ -11,6 +11,8 @@ FORGET := find src -name '*.so' -delete
 # What is compiled must be installed again when it changes: Python would go on with what it was before.
 COMPILED := setup.py $(shell grep -oE 'src/[a-z_/]+\.py' setup.py)
 ARGS ?=
+# A start of Spark, of which there are many, takes half of the time with them.
+ARCHIVES := $(BIN)/python -m tools.class_archives
 # Half of the time a test waits: two files at a time take 12 minutes on two cores where one at a time took 20.
 SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
 
@@ -40,11 +42,13 @@ demo: $(VENV)/.spark  ## Set up, then see a pipeline at work: broker, visitors, 
 
 test: $(VENV)/.all  ## Set up, then run all tests, the fast ones first (ARGS="-k ...")
 	@echo "Testing ..."
+	@$(ARCHIVES)
 	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) $(ARGS)
 
 # Only after a run that came to its end (1: tests failed): after any other some tests were not run.
 test-ci: $(VENV)/.all  ## As CI does: all tests, and those marked `shares_cores` that failed once more
 	@echo "Testing ..."
+	@$(ARCHIVES)
 	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) $(ARGS) || { [ $$? -eq 1 ] && $(MAKE) --no-print-directory test-again; }
 
 test-again: $(VENV)/.all  ## The tests that failed the last time, one after the other, if all are marked `shares_cores`

@@ -19,6 +19,7 @@ from typing import Any
 
 import hypothesis
 import pytest
+from tools import class_archives
 
 from barnabas.processes.zookeeper import ZooKeeperProcess, start_zookeeper
 from tests import brokers as suites
@@ -66,8 +67,8 @@ def refuse_what_was_compiled_before() -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     refuse_what_was_compiled_before()
-    # A Java process lives for seconds here: compiling well what it runs would cost more than it saves.
-    os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    archive = class_archives.options(class_archives.spark_archive())
+    os.environ.setdefault("JDK_JAVA_OPTIONS", " ".join([*class_archives.LEAN, *archive]))
     # kafka-python loads its schemas in a way that Python 3.11 and 3.12 warn about in their own name.
     for call in ("open_text", "read_text"):
         config.addinivalue_line("filterwarnings", f"ignore:{call} is deprecated:DeprecationWarning")

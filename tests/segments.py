@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from barnabas.wire.batch import BatchHeader, crc_of, read_header
+from tests.java import java_with
 
 _PREFIX = 12  # base offset and length stand in front of what a batch's length counts
 _HEADER = 61
@@ -67,7 +68,7 @@ def dump(libs: Path, data: Path) -> str:
     assert files, f"no segments below {data}"
     done = subprocess.run(
         [
-            *("java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", f"{libs}/*"),
+            *java_with(libs, heap="512m"),
             *("org.apache.kafka.tools.DumpLogSegments", "--deep-iteration"),
             *("--files", ",".join(map(str, files))),
         ],

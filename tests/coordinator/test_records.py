@@ -43,6 +43,7 @@ from barnabas.wire.batch import Record as BatchRecord
 from barnabas.wire.batch import encode_batch
 from barnabas.wire.codec import Malformed, encoder
 from barnabas.wire.schema import NO_ID
+from tests.java import java_with
 
 NOW = 1_700_000_000_000
 ID = UUID(bytes=bytes(range(1, 17)))
@@ -288,7 +289,7 @@ def test_kafkas_own_tool_reads_what_we_write(tmp_path: Path, kafka_libs: Path) -
     )
     done = subprocess.run(
         [
-            *("java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{kafka_libs}/*"),
+            *java_with(kafka_libs),
             *("org.apache.kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", str(segment)),
         ],
         capture_output=True,

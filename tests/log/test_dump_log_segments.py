@@ -11,6 +11,7 @@ from barnabas.disk import RealDisk
 from barnabas.log.log import Log
 from barnabas.types import LeaderEpoch, Millis, Offset
 from barnabas.wire.compression import Compression
+from tests.java import java_with
 from tests.log.batches import NOW, batch
 
 pytestmark = pytest.mark.java
@@ -25,7 +26,7 @@ def _dump(libs: Path, folder: Path, *options: str, endings: tuple[str, ...]) -> 
     assert files
     done = subprocess.run(
         [
-            *("java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{libs}/*"),
+            *java_with(libs),
             *("org.apache.kafka.tools.DumpLogSegments", "--files", ",".join(files), *options),
         ],
         capture_output=True,

@@ -13,6 +13,7 @@ from barnabas.testing import Cluster
 from barnabas.types import TopicPartition
 from tests.brokers import hold_to_no_traceback
 from tests.deadline import Deadline, eventually
+from tests.java import java_with
 
 pytestmark = [pytest.mark.java, pytest.mark.slow(seconds=60)]
 
@@ -40,9 +41,8 @@ def tool(kafka_libs: Path, cluster: Cluster) -> Tool:
     """Runs a tool by its class name and gives what it printed; it has to end with `code`."""
 
     def run(name: str, *arguments: str, code: int = 0) -> str:
-        jvm = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", f"{kafka_libs}/*"]
         done = subprocess.run(
-            [*jvm, name, "--bootstrap-server", cluster.bootstrap, *arguments],
+            [*java_with(kafka_libs), name, "--bootstrap-server", cluster.bootstrap, *arguments],
             capture_output=True,
             text=True,
             timeout=COMMAND_S,

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests import brokers
+from tests.java import java_with
 from tests.other_clients.adapters.confluent import ConfluentAdapter
 from tests.other_clients.records import FIRST_MS, STEP_MS, some_records
 from tests.other_clients.topics import TopicMaker
@@ -22,9 +23,8 @@ def tool(kafka_libs: Path, bootstrap: str) -> Tool:
     """Runs a tool by its class name and gives what it printed; a failure of the tool fails the test."""
 
     def run(name: str, *arguments: str, stdin: str = "", where: str = "--bootstrap-server") -> str:
-        jvm = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", f"{kafka_libs}/*"]
         done = subprocess.run(
-            [*jvm, name, where, bootstrap, *arguments],
+            [*java_with(kafka_libs), name, where, bootstrap, *arguments],
             input=stdin,
             capture_output=True,
             text=True,

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.java import java_with
 from tests.other_clients.adapters.adapter import DEADLINE_S, ClientAdapter, Record, Refusal, Stored
 
 _SOURCE = Path(__file__).with_name("ClientDriver.java")
@@ -24,7 +25,7 @@ class JavaAdapter(ClientAdapter):
     def __init__(self, bootstrap: str, libs: Path) -> None:
         super().__init__(bootstrap)
         self._process = subprocess.Popen(
-            ["java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", f"{libs}/*", str(_SOURCE), bootstrap],
+            [*java_with(libs, heap="512m"), str(_SOURCE), bootstrap],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
