@@ -56,6 +56,8 @@ class FakeZooKeeper:
         self._waiting: deque[Work] = deque()
         self._untold: list[tuple[str, bool]] = []
         self._is_delivering = False
+        self.on_write: Callable[[Sequence[ZkOperation]], None] = lambda operations: None
+        """Called with what was done in one step: a test may judge it."""
 
     def open(self, name: str = "fake") -> "FakeSession":
         """A client for one broker."""
@@ -110,6 +112,7 @@ class FakeZooKeeper:
             if isinstance(operation, Create):
                 made.append(path)
                 added.append(path)
+        self.on_write(operations)
         self._tell()
         return made
 

@@ -1,4 +1,4 @@
-"""A client of a simulated cluster: it speaks frames, learns of leaders by Metadata, and tries again."""
+"""Clients of a simulated cluster: they speak frames, learn of leaders and coordinators, and try again."""
 
 import asyncio
 
@@ -7,8 +7,17 @@ from barnabas.errors import Code, Refused
 from barnabas.testing.simulation.machine import PORT
 from barnabas.testing.simulation.network import SimulatedNetwork
 from barnabas.wire.codec import Message
+from barnabas.wire.messages.coordinator import FindCoordinatorRequest
 from barnabas.wire.messages.fetch import FetchPartition, FetchPartitionResponse, FetchRequest, FetchTopic
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.wire.messages.offsets import (
+    OffsetCommitPartition,
+    OffsetCommitRequest,
+    OffsetCommitTopic,
+    OffsetFetchGroup,
+    OffsetFetchRequest,
+    OffsetFetchTopic,
+)
 from barnabas.wire.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
 from barnabas.wire.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
@@ -87,3 +96,33 @@ class SimulatedClient:
     def close(self) -> None:
         for peer in self._peers:
             peer.close()
+
+
+class SimulatedGroup(SimulatedClient):
+    """Mutable: commits offsets of one partition for a group without members, and the coordinator as far as known."""
+
+    def __init__(self, network: SimulatedNetwork, brokers: int, topic: str, name: str) -> None:
+        super().__init__(network, brokers, topic, name)
+        self._group = name
+        self.coordinator = -1
+
+    async def find(self, broker: int) -> None:
+        """Ask a broker for the coordinator. Raises PeerLost."""
+        answer = await self.ask(broker, FindCoordinatorRequest(coordinator_keys=[self._group]))
+        self.coordinator = answer.coordinators[0].node_id  # type: ignore[attr-defined]
+
+    async def commit(self, offset: int) -> Code:
+        """Commit an offset; what the coordinator says. Raises PeerLost."""
+        rows = [OffsetCommitTopic(self._topic, [OffsetCommitPartition(0, offset)])]
+        answer = await self.ask(self.coordinator, OffsetCommitRequest(self._group, topics=rows))
+        return Code(answer.topics[0].partitions[0].error_code)  # type: ignore[attr-defined]
+
+    async def committed(self) -> tuple[Code, int]:
+        """What is committed: -1 for nothing. Raises PeerLost."""
+        wanted = OffsetFetchGroup(self._group, topics=[OffsetFetchTopic(self._topic, [0])])
+        answer = await self.ask(self.coordinator, OffsetFetchRequest(groups=[wanted]))
+        [found] = answer.groups  # type: ignore[attr-defined]
+        if found.error_code:
+            return Code(found.error_code), -1
+        [row] = found.topics[0].partitions
+        return Code(row.error_code), row.committed_offset

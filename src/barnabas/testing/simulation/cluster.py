@@ -16,6 +16,8 @@ from random import Random
 from typing import Any, TypeVar
 
 from barnabas.broker.network import connection, rounds
+from barnabas.cluster.zookeeper.client import Delete
+from barnabas.cluster.zookeeper.znodes import CONTROLLER
 from barnabas.testing.simulation.fingerprint import Fingerprint
 from barnabas.testing.simulation.loop import VirtualLoop
 from barnabas.testing.simulation.machine import LivingSession, SimulatedMachine
@@ -107,7 +109,7 @@ class SimulatedCluster:
     # Sessions with ZooKeeper
 
     def open_session(self, name: str) -> LivingSession:
-        session = LivingSession(self.zookeeper, name, self.loop)
+        session = LivingSession(self.zookeeper, name, self.loop, self.network.delay)
         self.zookeeper.join(session)
         return session
 
@@ -138,6 +140,13 @@ class SimulatedCluster:
         if seconds * 1000 > self.session_ms:
             self._later(self.session_ms / 1000, session.expire)
         self._later(seconds, session.heal)
+
+    def depose(self) -> None:
+        """Take the controller's node away, as an administrator may: there is another claim, and a late one or two."""
+        if self.zookeeper.find(CONTROLLER) is not None:
+            self.note("depose")
+            self.zookeeper.apply([Delete(CONTROLLER)], 0)
+            self.zookeeper.deliver()
 
     def _tell_later(self, work: Any) -> None:
         self._later(WATCH_S, work)

@@ -1,7 +1,7 @@
 """A machine with one broker on it, through all of its lives: processes come and go, the disk stays."""
 
 import asyncio
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from typing import TYPE_CHECKING
 
 from barnabas.broker.broker import Broker
@@ -37,22 +37,38 @@ class VirtualClock:
 
 
 class LivingSession(FakeSession):
-    """A session with the fake ZooKeeper whose callbacks run in the life that has opened it."""
+    """A session with the fake ZooKeeper whose callbacks run in the life that has opened it.
 
-    def __init__(self, ensemble: FakeZooKeeper, name: str, loop: asyncio.AbstractEventLoop) -> None:
+    What ZooKeeper tells is on its way for some time, and comes in order; what it is asked is done at once. So a broker
+    can write after something has changed and before it hears of that.
+    """
+
+    def __init__(
+        self,
+        ensemble: FakeZooKeeper,
+        name: str,
+        loop: asyncio.AbstractEventLoop,
+        delay: "Callable[[], float]",
+    ) -> None:
         super().__init__(ensemble, name)
         self._loop = loop
+        self._delay = delay
+        self._told_at = 0.0
 
     def start(self, on_state: "Callable[[SessionState], None]", on_change: "Callable[[str], None]") -> None:
         context, call_soon = copy_context(), self._loop.call_soon
         super().start(
             lambda state: _nothing(call_soon(on_state, state, context=context)),
-            lambda path: _nothing(call_soon(on_change, path, context=context)),
+            lambda path: self._tell(lambda: on_change(path), context),
         )
 
     def dispatch(self, work: Work) -> None:
-        context, call_soon = copy_context(), self._loop.call_soon
-        super().dispatch(lambda: _nothing(call_soon(work, context=context)))
+        context = copy_context()
+        super().dispatch(lambda: self._tell(work, context))
+
+    def _tell(self, work: Work, context: Context) -> None:
+        self._told_at = max(self._told_at, self._loop.time() + self._delay())
+        self._loop.call_at(self._told_at, work, context=context)
 
 
 def _nothing(_: object) -> None:

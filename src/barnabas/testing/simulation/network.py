@@ -137,6 +137,12 @@ class SimulatedNetwork:
             elif connected.target == host:
                 connected.reset()
 
+    def reset(self, host: str) -> None:
+        """Lose the connections to a machine, with all that is on its way: both sides hear of it."""
+        for connected in list(self._connections):
+            if connected.target == host:
+                connected.sever()
+
     def forget(self, connected: "Connected") -> None:
         if connected in self._connections:
             self._connections.remove(connected)
@@ -245,6 +251,10 @@ class Connected:
         if self._is_closed:
             return
         self._theirs.close()
+        self.sever()
+
+    def sever(self) -> None:
+        """Lose the connection: the one that dialed hears of that, and the other side reads to the end."""
         self._later(self._broken)
 
     def _broken(self) -> None:
