@@ -33,6 +33,7 @@ from barnabas.cluster.store import (
     DirectoryFailed,
     ElectionWanted,
     Event,
+    OutcomeUnknown,
     ReassignmentWanted,
     Registered,
     Store,
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
 
 ANNOUNCED_S = 0.5
 """How long the answer to a change waits until all brokers know of it: one that hangs holds nothing up for longer."""
+AGAIN_S = 0.5
+"""How long it takes until a decision that could not be stored is made anew."""
 WATCH = "watch"
 
 log = logging.getLogger("barnabas.controller")
@@ -71,12 +74,14 @@ class Controlling:
         self._balancing: asyncio.Task[None] | None = None
         self._is_claiming = self._claims_again = False
         self._watched: BrokerImage | None = None
+        self._is_over = False
 
     async def start(self) -> None:
         """Claim the chair, if it is empty."""
         await self._claim()
 
     def stop(self) -> None:
+        self._is_over = True
         self._let_go()
 
     async def announced(self) -> None:
@@ -203,10 +208,18 @@ class Controlling:
         self._lost(self._broker.id, [tp for tp in self._hosted.of(self._broker.id) if find(*tp) is None])
 
     async def _tell(self, notice: DirectoryFailed) -> None:
-        try:
-            await asyncio.get_running_loop().run_in_executor(None, self._store.tell, notice)
-        except OSError as error:
-            log.error("the controller could not be told of a failed directory: %s", error)
+        """Tell the controller, for as long as it takes: it finds out in no other way."""
+        is_logged = False
+        while not self._is_over:
+            try:
+                await asyncio.get_running_loop().run_in_executor(None, self._store.tell, notice)
+            except (OSError, OutcomeUnknown) as error:
+                if not is_logged:
+                    log.error("the controller could not be told of a failed directory yet: %s", error)
+                is_logged = True
+                await asyncio.sleep(AGAIN_S)
+            else:
+                return
 
     async def _balance(self) -> None:
         """Give leaders back to the brokers that are to have them, now and then."""
@@ -223,10 +236,19 @@ class Controlling:
         self._broker.metadata.begin(self._carry_out(decide))
 
     async def _carry_out(self, decide: Decide) -> None:
-        try:
-            await self._broker.metadata.change(lambda image: _told(decide(image)))
-        except Refused as refused:
-            log.warning("what the controller decided could not be stored: %s", refused.message)
+        """Decide, and store it. While the store is away it is tried again: nothing else comes back to what this broker,
+        or a connection, has told."""
+        chair, is_logged = self._announcer, False
+        while chair is not None and chair is self._announcer:
+            try:
+                await self._broker.metadata.change(lambda image: _told(decide(image)))
+            except Refused as refused:
+                if not is_logged:
+                    log.warning("what the controller decided could not be stored yet: %s", refused.message)
+                is_logged = True
+                await asyncio.sleep(AGAIN_S)
+            else:
+                return
 
     # What brokers ask for
 
