@@ -307,6 +307,28 @@ def test_ctrl_c_ends_the_wait_and_leaves_the_client_working(bootstrap: str) -> N
             know_the_brokers(found)
 
 
+def test_ctrl_c_that_another_thread_is_given_ends_the_wait(bootstrap: str) -> None:
+    with network(bootstrap) as found, handled(signal.SIGINT, signal.default_int_handler):
+        know_the_brokers(found)
+        ended = threading.Event()
+        was_in_time: list[bool] = []
+
+        def run() -> None:
+            eventually(lambda: driver_of(found) is threading.main_thread(), "the main thread to drive")
+            eventually(lambda: found._is_asleep, "the main thread to sleep")
+            signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+            # What ends a sleep otherwise, a look at an idle connection, comes after ten seconds.
+            was_in_time.append(ended.wait(8))
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            found.wait(closed_gate(), 30)
+        ended.set()
+        thread.join(10)
+        assert was_in_time == [True]
+
+
 def test_a_signal_never_interrupts_what_the_network_does(bootstrap: str) -> None:
     with network(bootstrap) as found, handled(signal.SIGTERM, signal.default_int_handler):
         done: list[int] = []

@@ -29,6 +29,9 @@ from barnabas.errors import BarnabasError
 _LONGEST_SLEEP_S = 3600.0
 _CROWD_LASTS = 64
 """Waits after which a crowd of waiting users may have gone."""
+_LOOK_FOR_SIGNALS_S = 0.25
+"""Longest sleep of a main thread that holds signals. One that comes just before the sleep, or that another thread is
+given, does not end it: Python notes it for the main thread, which finds it when it wakes."""
 _NEVER = float("inf")
 
 
@@ -140,11 +143,12 @@ class Loop:
     def _drive(self, gate: LockType, until: float, held: HeldSignals | None) -> bool:
         """Take turns until the gate is open, the time is up, or a signal came; False where another thread drives."""
         left = until - time.monotonic()
+        longest = _NEVER if held is None else _LOOK_FOR_SIGNALS_S
         if self._is_closed or not self._driver.try_to_drive(left, self._may_ask):
             return False
         try:
             while left > 0 and gate.locked() and not self._is_closed and not (held and held.came):
-                self._turn(left, gate)
+                self._turn(min(left, longest), gate)
                 left = until - time.monotonic()
             return not self._is_closed
         finally:
