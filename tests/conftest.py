@@ -117,7 +117,8 @@ def kafka_libs() -> Path:
 @pytest.fixture(scope="session")
 def brokers() -> Iterator[Brokers]:
     """What tests of clients share: a broker inside this process, or a cluster."""
-    with suites.serving() as running:
+    # Members of the newer protocol hear what is theirs with a heartbeat: every 5 s, unless told otherwise.
+    with suites.serving({"group.consumer.heartbeat.interval.ms": "200"}) as running:
         yield running
 
 

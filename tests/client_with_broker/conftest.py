@@ -30,7 +30,11 @@ def kafka_bootstrap(kafka_libs: Path, tmp_path_factory: pytest.TempPathFactory) 
     # As ours in tests: records of long gone hours would vanish in the middle of a test that counts on them.
     never = str(1 << 40)
     retention_rests = {"log.initial.task.delay.ms": never, "log.retention.check.interval.ms": never}
-    server = start(tmp_path_factory.mktemp("kafka"), settings=retention_rests)
+    # As ours, too: members of the newer protocol hear what is theirs with a heartbeat.
+    quick = dict.fromkeys(
+        ("group.consumer.min.heartbeat.interval.ms", "group.consumer.heartbeat.interval.ms"), "200"
+    )
+    server = start(tmp_path_factory.mktemp("kafka"), settings=retention_rests | quick)
     try:
         yield server.bootstrap
     finally:
