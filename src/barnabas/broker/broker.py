@@ -24,6 +24,7 @@ from barnabas.broker.network.listener import Listener, clients_listener
 from barnabas.broker.network.server import Listen, Server
 from barnabas.broker.partitions.flusher import Flusher
 from barnabas.broker.partitions.log_starts import LogStarts
+from barnabas.broker.partitions.moving import Moving
 from barnabas.broker.partitions.partition import Partition
 from barnabas.broker.partitions.replicas import Replicas
 from barnabas.broker.peers.lines import Dialer
@@ -184,6 +185,7 @@ class Broker:
         self.config = self.levels(self._store.image).effective()
         self.flusher = Flusher(self._flush_failed)
         self.log_starts = LogStarts(self.directories)
+        self.moving = Moving(self)
         self.peers = Peers(self.id, self._dialer)
         self.replicas = Replicas(
             self.id,
@@ -220,6 +222,7 @@ class Broker:
 
             self._stop_metrics = serve(self, self.config.metrics_listen)
         self._housekeeping.start()
+        self.moving.start()
         self.replication.start()
         for each in self.coordinators:
             each.start()
@@ -269,6 +272,7 @@ class Broker:
         await self.replication.stop()
         self.peers.close()
         await self._housekeeping.stop()
+        await self.moving.stop()
         for each in self.coordinators:
             await each.stop()
         await self.flusher.stop()

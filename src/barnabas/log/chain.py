@@ -109,6 +109,12 @@ class SegmentChain:
         for segment in self.segments:
             segment.rename("")
 
+    def move_to(self, directory: str) -> None:
+        """Go on in another folder, which has the files of all segments; places in them are the same."""
+        self._replaced.clear()
+        for segment in self.segments:
+            segment.move_to(directory)
+
     def from_offset(self, offset: Offset) -> list[Segment]:
         """The segment that an offset falls into, and those behind it."""
         return self.segments[max(bisect_right(self._bases, offset) - 1, 0) :]

@@ -26,14 +26,15 @@ from barnabas.errors import BarnabasError, Code, Refused, counted, reason_of
 from barnabas.log.checkpoint import CLEANER_OFFSETS, HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS
 from barnabas.log.directory import DataDirectory, Owner
 from barnabas.log.log import Log
+from barnabas.log.moves import Moves, future_of
 from barnabas.log.strays import (
     DELETED,
     STRAY,
     FoundPartition,
     is_deleted,
+    judge,
     partition_named,
     put_aside,
-    second_counts,
     tell_of_stray,
 )
 from barnabas.types import BrokerId, Offset, TopicPartition, short_id
@@ -41,6 +42,13 @@ from barnabas.types import BrokerId, Offset, TopicPartition, short_id
 _CHECKPOINTS = (RECOVERY_POINTS, START_OFFSETS, HIGH_WATERMARKS, CLEANER_OFFSETS)
 
 _logger = logging.getLogger("barnabas.log")
+
+
+class FutureUsage(NamedTuple):
+    """A replica on its way into a directory: its bytes, and the records that it does not have yet."""
+
+    size: int
+    lag: int
 
 
 class DirectoryUsage(NamedTuple):
@@ -51,6 +59,7 @@ class DirectoryUsage(NamedTuple):
     total: int
     usable: int
     partitions: dict[TopicPartition, int]
+    futures: dict[TopicPartition, FutureUsage]
 
 
 class Directories:
@@ -69,6 +78,8 @@ class Directories:
         """Partitions of directories that have failed, and the topics they are of."""
         self._made: dict[tuple[TopicPartition, UUID], DataDirectory] = {}
         """Folders that `begin_making` has made and `create` has not opened yet."""
+        self.moves = Moves(self, disk)
+        """Replicas on their way from one directory to another."""
         self._failures: list[DataDirectory] = []
         self._unseen = False
         self.on_offline: Callable[[], None] = lambda: None
@@ -125,14 +136,14 @@ class Directories:
         """
         survived = all(directory.survived for directory in self.online())
         for directory in self.online():
-            with self._working(directory):
+            with self.working(directory):
                 directory.note_boot()
         return survived
 
     def forgive(self) -> None:
         """The cluster has heard of what a power cut may have taken: the next life need not tell it again."""
         for directory in self.online():
-            with self._working(directory):
+            with self.working(directory):
                 directory.forgive()
 
     def find(self, tp: TopicPartition) -> Log | None:
@@ -140,8 +151,25 @@ class Directories:
         return self.logs.get(tp)
 
     def home(self, tp: TopicPartition) -> DataDirectory | None:
-        """The directory that a partition is in, if that is online."""
+        """The directory that a partition's log is in, if that is online."""
         return self._home.get(tp)
+
+    def named(self, path: str) -> DataDirectory | None:
+        """The directory of this path, online or not."""
+        wanted = os.path.abspath(path)
+        return next((each for each in self._all if os.path.abspath(each.path) == wanted), None)
+
+    def is_lost(self, tp: TopicPartition) -> bool:
+        """Whether a partition was in a directory that has failed."""
+        return tp in self._lost
+
+    def may_be_offline(self, tp: TopicPartition) -> bool:
+        """Whether a partition that is not here may be in a directory that is offline."""
+        return tp not in self.logs and (self._unseen or tp in self._lost)
+
+    def rehome(self, tp: TopicPartition, directory: DataDirectory) -> None:
+        """A partition's log is in another directory now."""
+        self._home[tp] = directory
 
     def topic_id(self, tp: TopicPartition) -> UUID | None:
         """The topic that a partition's folder says it is of."""
@@ -159,7 +187,8 @@ class Directories:
         if is_lost or (self._unseen and not new):
             raise Refused(Code.KAFKA_STORAGE_ERROR, f"{tp} may be in a data directory that is offline")
         made = self._made.pop((tp, topic_id), None)
-        directory = made if made is not None and made.error is None else self._emptiest()
+        is_made = made is not None and made.error is None
+        directory = made if made is not None and is_made else self.moves.wished(tp) or self._emptiest()
         try:
             if directory is not made:
                 directory.forget(tp)
@@ -178,6 +207,7 @@ class Directories:
                 directory.remove_folder(str(tp))
             raise Refused(Code.KAFKA_STORAGE_ERROR, f"{tp} cannot be made: {error}") from error
         self._lost.pop(tp, None)
+        self.moves.settle_wish(tp)
         self._home[tp] = directory
         self._topic_ids[tp] = topic_id
         self.logs[tp] = log
@@ -193,7 +223,8 @@ class Directories:
         makings: list[Callable[[], None]] = []
         for tp, topic_id in wanted:
             online = [] if tp in self.logs or tp in self._lost or self._unseen else self.online()
-            directory = min(online, key=lambda each: planned[each.path], default=None)
+            directory = self.moves.wished(tp) if online else None
+            directory = directory or min(online, key=lambda each: planned[each.path], default=None)
             if directory is not None and directory.is_free_of(tp):
                 planned[directory.path] += 1
                 makings.append(partial(self._make, directory, tp, topic_id))
@@ -236,15 +267,20 @@ class Directories:
             return  # its directory has failed meanwhile, and it may be the one that counts
         home = self._home[tp]
         first = FoundPartition(tp, home, self.logs[tp], self._topic_ids[tp], None, None)
-        if second_counts(first, twin, wanted):
-            self._put_aside(tp, STRAY)
+        second_counts, is_superseded = judge(first, twin, wanted)
+        suffix = DELETED if is_superseded else STRAY
+        if second_counts:
+            self._put_aside(tp, suffix)
             self._use(twin)
             kept, other = twin.directory, home
         else:
-            with self._working(twin.directory):
-                put_aside(twin.directory, tp, STRAY)
+            with self.working(twin.directory):
+                target = put_aside(twin.directory, tp, suffix)
+                if is_superseded:
+                    twin.directory.try_to_remove(target)
             kept, other = home, twin.directory
-        _logger.warning("%s is in %s; that in %s is set aside", tp, kept.path, other.path)
+        what = "goes: it was moved" if is_superseded else "is set aside"
+        _logger.warning("%s is in %s; that in %s %s", tp, kept.path, other.path, what)
 
     def _use(self, found: FoundPartition) -> None:
         tp = found.tp
@@ -270,6 +306,11 @@ class Directories:
         self.offline(home, cause)
         return True
 
+    def failed_in(self, directory: DataDirectory, error: OSError) -> None:
+        """Tell of a storage error in a directory: one that does not pass takes it offline."""
+        if not passes(error):
+            self.offline(directory, error)
+
     def none_left(self) -> BarnabasError:
         """What to say when no directory works."""
         last = self._failures[-1]
@@ -292,6 +333,7 @@ class Directories:
                 del self._home[tp]
                 self.logs.pop(tp, None)
                 self._lost[tp] = self._topic_ids.pop(tp, None)
+            self.moves.without(directory)
             self._twins = [twin for twin in self._twins if twin.directory is not directory]
             self._failures.append(directory)
             _logger.error(
@@ -306,7 +348,7 @@ class Directories:
         """Write down where all logs stand, where that has changed: recovery gets shorter, starts are kept."""
         marks = self.high_watermarks if high_watermarks is None else high_watermarks
         for directory in self.online():
-            with self._working(directory):
+            with self.working(directory):
                 self._write_checkpoints(directory, marks)
 
     def owes_start(self, tp: TopicPartition) -> DataDirectory | None:
@@ -414,6 +456,9 @@ class Directories:
             for name in self._disk.list(directory.path):
                 if is_deleted(name):
                     directory.try_to_remove(name)
+                future = future_of(name)
+                if future is not None:
+                    self.moves.found(future, directory, name)
                 tp = partition_named(name)
                 if tp is None or not directory.has_folder(name):
                     continue
@@ -430,7 +475,7 @@ class Directories:
                     clean=directory.was_clean,
                 )
                 found = FoundPartition(
-                    tp, directory, log, directory.topic_id(tp), marks.get(tp), cleaned.get(tp)
+                    tp, directory, log, directory.topic_id(name), marks.get(tp), cleaned.get(tp)
                 )
                 if is_twin:
                     self._twins.append(found)
@@ -453,7 +498,7 @@ class Directories:
                 raise self.none_left() from error
 
     @contextmanager
-    def _working(self, directory: DataDirectory) -> Iterator[None]:
+    def working(self, directory: DataDirectory) -> Iterator[None]:
         """Take a directory offline that fails; what passes, like a full disk, is tried again later."""
         try:
             yield
@@ -464,16 +509,26 @@ class Directories:
                 _logger.warning("%s: %s; it is tried again later", directory.path, error)
 
     def _write_checkpoints(self, directory: DataDirectory, marks: Mapping[TopicPartition, Offset]) -> None:
+        for write in self.begin_checkpoints(directory, marks):
+            write()
+
+    def begin_checkpoints(
+        self, directory: DataDirectory, marks: Mapping[TopicPartition, Offset]
+    ) -> list[Callable[[], None]]:
+        """What writes down where the logs of a directory stand as of now; it may run in any thread."""
         here = list(self._in(directory))
-        directory.write_checkpoint(RECOVERY_POINTS, {tp: self.logs[tp].recovery_point for tp in here})
-        self.begin_starts(directory)()
-        directory.write_checkpoint(HIGH_WATERMARKS, {tp: marks[tp] for tp in here if tp in marks})
-        directory.write_checkpoint(
-            CLEANER_OFFSETS, {tp: self.cleaned[tp] for tp in here if tp in self.cleaned}
-        )
+        cleaned = {tp: self.cleaned[tp] for tp in here if tp in self.cleaned}
+        return [
+            self.begin_recovery_points(directory),
+            self.begin_starts(directory),
+            directory.begin_checkpoint(HIGH_WATERMARKS, {tp: marks[tp] for tp in here if tp in marks}),
+            directory.begin_checkpoint(CLEANER_OFFSETS, cleaned),
+        ]
 
     def _in(self, directory: DataDirectory) -> Iterable[TopicPartition]:
-        return (tp for tp, home in self._home.items() if home is directory)
+        """The partitions that a directory's checkpoints are of: those in it, and those about to come."""
+        yield from (tp for tp, home in self._home.items() if home is directory)
+        yield from self.moves.arriving(directory)
 
     def _put_aside(self, tp: TopicPartition, suffix: str) -> str:
         """Take a partition out of use; the name that its folder has now, or had to keep."""
@@ -481,11 +536,12 @@ class Directories:
         directory = self._home.pop(tp, None)
         if directory is None:
             return target
+        self.moves.forget(tp)
         del self.logs[tp]
         self._topic_ids.pop(tp, None)
         self.cleaned.pop(tp, None)
         self.high_watermarks.pop(tp, None)
-        with self._working(directory):
+        with self.working(directory):
             target = put_aside(directory, tp, suffix)
             if suffix == DELETED:
                 directory.try_to_remove(target)
@@ -493,15 +549,16 @@ class Directories:
 
     def _usage_of(self, directory: DataDirectory) -> DirectoryUsage:
         if directory.error is not None:
-            return DirectoryUsage(directory.path, Code.KAFKA_STORAGE_ERROR, -1, -1, {})
+            return DirectoryUsage(directory.path, Code.KAFKA_STORAGE_ERROR, -1, -1, {}, {})
         total = usable = -1
         try:
             room = os.statvfs(directory.path)
             total, usable = room.f_blocks * room.f_frsize, room.f_bavail * room.f_frsize
         except OSError as error:
             _logger.warning("%s: its room is unknown: %s", directory.path, error)
-        sizes = {tp: self.logs[tp].size for tp in self._in(directory)}
-        return DirectoryUsage(directory.path, Code.NONE, total, usable, sizes)
+        sizes = {tp: self.logs[tp].size for tp, home in self._home.items() if home is directory}
+        futures = {move.tp: FutureUsage(move.copy.size, move.copy.lag) for move in self.moves.to(directory)}
+        return DirectoryUsage(directory.path, Code.NONE, total, usable, sizes, futures)
 
     def _release(self) -> None:
         for directory in self._all:

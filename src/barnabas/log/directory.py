@@ -28,6 +28,8 @@ BOOT = ".barnabas_boot"
 DOUBT = ".barnabas_doubt"
 """There since a power cut, until the cluster knows of it."""
 PARTITION_METADATA = "partition.metadata"
+MOVES = "replica-moves"
+"""Our own file in a partition's folder: how often the replica has come from another data directory."""
 
 LEAST_ROOM = 16 << 20
 """Bytes that have to be free in a folder that was full: with less it would be full again at once."""
@@ -249,27 +251,46 @@ class DataDirectory:
 
     def make_partition(self, tp: TopicPartition, topic_id: UUID) -> str:
         """Make a partition's folder, which says which topic it is of, for good: before there is a record in it."""
-        folder = self.folder(tp)
+        return self._make_folder(str(tp), {PARTITION_METADATA: _metadata(topic_id)})
+
+    def make_future(self, name: str, topic_id: UUID, moves: int) -> str:
+        """Make the folder of a replica that is to come here, for good; its number of moves is the one it will have."""
+        return self._make_folder(name, {PARTITION_METADATA: _metadata(topic_id), MOVES: b"%d" % moves})
+
+    def _make_folder(self, name: str, files: Mapping[str, bytes]) -> str:
+        folder = f"{self.path}/{name}"
         self._disk.make_dir(folder)
-        file = self._disk.open(f"{folder}/{PARTITION_METADATA}", create=True)
-        try:
-            file.truncate(0)
-            file.append(f"version: 0\ntopic_id: {short_id(topic_id)}".encode())
-            file.sync()
-        finally:
-            file.close()
+        for file_name, data in files.items():
+            file = self._disk.open(f"{folder}/{file_name}", create=True)
+            try:
+                file.truncate(0)
+                file.append(data)
+                file.sync()
+            finally:
+                file.close()
         self._disk.sync_dir(folder)
         self._disk.sync_dir(self.path)
         return folder
 
-    def topic_id(self, tp: TopicPartition) -> UUID | None:
+    def topic_id(self, name: str) -> UUID | None:
         """The topic a folder is of; None where it does not say: it was not made to its end, or is not ours."""
         try:
-            data = read_whole(self._disk, f"{self.folder(tp)}/{PARTITION_METADATA}").decode()
+            data = read_whole(self._disk, f"{self.path}/{name}/{PARTITION_METADATA}").decode()
             facts = dict(line.split(": ", 1) for line in data.splitlines())
             return parse_id(facts["topic_id"].strip())
         except (FileNotFoundError, KeyError, ValueError):
             return None
+
+    def moves(self, name: str) -> int:
+        """How often the replica in a folder has come from another directory; 0 where it does not say."""
+        try:
+            return int(read_whole(self._disk, f"{self.path}/{name}/{MOVES}"))
+        except (FileNotFoundError, ValueError):
+            return 0
+
+    def note_moves(self, name: str, moves: int) -> None:
+        """Write that number down."""
+        write_atomically(self._disk, f"{self.path}/{name}/{MOVES}", b"%d" % moves)
 
     def has_folder(self, name: str) -> bool:
         """Whether a name in this directory is a folder's."""
@@ -300,3 +321,7 @@ class DataDirectory:
         """Give a folder another name, for good."""
         self._disk.rename(f"{self.path}/{name}", f"{self.path}/{target}")
         self._disk.sync_dir(self.path)
+
+
+def _metadata(topic_id: UUID) -> bytes:
+    return f"version: 0\ntopic_id: {short_id(topic_id)}".encode()

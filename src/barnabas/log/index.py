@@ -117,6 +117,11 @@ class SparseIndex:
         number = bisect_right(range(len(self)), second, key=lambda i: self[i][1])
         return self[number] if number < len(self) else None
 
+    def find_before(self, second: int) -> tuple[int, int] | None:
+        """The last entry whose second number is below this one."""
+        number = bisect_right(range(len(self)), second - 1, key=lambda i: self[i][1])
+        return self[number - 1] if number else None
+
     @property
     def stored_bytes(self) -> int:
         """How long the file is."""

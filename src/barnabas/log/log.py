@@ -7,7 +7,7 @@ when the log is flushed or closed: what was not flushed is read again after a cr
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from struct import Struct
 from typing import NamedTuple
@@ -72,6 +72,7 @@ class Log:
         "directory",
         "end",
         "epochs",
+        "on_cut",
         "producers",
         "recovery_point",
         "start",
@@ -93,6 +94,8 @@ class Log:
         self.start = segments[0].base
         self.end = segments[-1].end
         self.recovery_point = self.start
+        self.on_cut: Callable[[], object] | None = None
+        """Called when the log has been cut, by a copy of it that is being made."""
         self.epochs = epochs
         self._lasting_epochs: list[EpochStart] | None = None
         self.producers = ProducerStates()
@@ -473,6 +476,8 @@ class Log:
         self.epochs.truncate_from_end(end)
         self._history += 1
         self._changes += 1
+        if self.on_cut is not None:
+            self.on_cut()
 
     def advance_start(self, offset: Offset) -> None:
         """Let the log start later (DeleteRecords); whole segments before it go with the next `retain`."""
@@ -547,6 +552,22 @@ class Log:
                 self.finish_flush(flush)
         for segment in self._chain.segments:
             segment.release()
+
+    def snapshot_names(self) -> list[str]:
+        """The files in the folder that tell of producers."""
+        return self._snapshots.names()
+
+    def move_to(self, directory: str) -> None:
+        """Go on in another folder, which has all files as they are here; raises OSError, and nothing has changed then.
+
+        A flush that is under way says nothing about them, and the next one syncs all that was not flushed before.
+        """
+        snapshots, notes = Snapshots(self._disk, directory), IndexNotes(self._disk, directory)
+        self.directory, self._snapshots, self._notes = directory, snapshots, notes
+        self._chain.move_to(directory)
+        self._lasting_epochs = None
+        self._history += 1
+        self._changes += 1
 
     def delete(self) -> None:
         """Remove the folder with everything in it."""

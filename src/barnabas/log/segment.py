@@ -347,6 +347,12 @@ class Segment:
         self._suffix = suffix
         self.offsets.path, self.times.path = self._path(INDEX), self._path(TIME_INDEX)
 
+    def move_to(self, directory: str) -> None:
+        """Go on in another folder, which has the same files."""
+        self._directory, self._suffix = directory, ""
+        self.offsets.path, self.times.path = self._path(INDEX), self._path(TIME_INDEX)
+        self.release()
+
     def remove(self) -> None:
         """Drop the files. An answer that is being sent from them is still sent in full."""
         source = self.path

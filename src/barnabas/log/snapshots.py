@@ -45,6 +45,11 @@ class Snapshots:
         """Whether a snapshot at this offset is there with its recent batches."""
         return offset in self.offsets and offset in self._recent
 
+    def names(self) -> list[str]:
+        """The files there are."""
+        recent = [name_of(offset, _RECENT) for offset in self._recent]
+        return recent + [name_of(offset, _ENDING) for offset in self.offsets]
+
     def take(self, producers: ProducerStates, offset: Offset) -> None:
         """Write what is known of the producers of everything below `offset`."""
         snapshot = producers.to_bytes()

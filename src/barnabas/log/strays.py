@@ -20,7 +20,7 @@ DELETED, STRAY = "-delete", "-stray"
 _PARTITION = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,9})")
 _PUT_ASIDE = re.compile(r".+-[0-9]+\.[0-9a-f]{32}-(delete|stray)")
 """Ours, and Kafka's: what else a directory holds is not touched."""
-_LONGEST_NAME = 255
+LONGEST_NAME = 255
 
 _logger = logging.getLogger("barnabas.log")
 
@@ -53,25 +53,35 @@ def is_deleted(name: str) -> bool:
 def put_aside(directory: DataDirectory, tp: TopicPartition, suffix: str) -> str:
     """Give a partition's folder a name that is never looked up."""
     ending = f"-{tp.partition}.{os.urandom(16).hex()}{suffix}"
-    target = tp.topic[: _LONGEST_NAME - len(ending)] + ending
+    target = tp.topic[: LONGEST_NAME - len(ending)] + ending
     directory.rename_folder(str(tp), target)
     return target
 
 
-def second_counts(first: FoundPartition, second: FoundPartition, wanted: UUID | None) -> bool:
-    """Of two folders of a partition that one counts which is of the wanted topic and has records.
+class TwoCopies(NamedTuple):
+    """Which of two folders of a partition counts, and whether all of the other is in it."""
 
-    Two happen where a topic was made anew while a directory was offline, or a directory failed while the partition was
-    made in it. Raises BarnabasError where both may be meant.
+    second_counts: bool
+    is_superseded: bool
+
+
+def judge(first: FoundPartition, second: FoundPartition, wanted: UUID | None) -> TwoCopies:
+    """Of two folders of a partition that one counts which is of the wanted topic and has moved last, or has records.
+
+    Two happen where a crash came between the two renames of a move, where a topic was made anew while a directory was
+    offline, or a directory failed while the partition was made in it. Raises BarnabasError where both may be meant.
     """
     is_first, is_second = first.topic_id == wanted, second.topic_id == wanted
     if is_first and is_second:
+        before, after = (each.directory.moves(str(each.tp)) for each in (first, second))
+        if before != after and wanted is not None:
+            return TwoCopies(after > before, is_superseded=True)
         is_first, is_second = first.log.end > 0, second.log.end > 0
         if is_first and is_second:
             raise BarnabasError(
                 f"{first.tp} is in {first.directory.path} and in {second.directory.path}: move one of them away."
             )
-    return is_second and wanted is not None
+    return TwoCopies(is_second and wanted is not None, is_superseded=False)
 
 
 def tell_of_stray(tp: TopicPartition, target: str, found: UUID | None, wanted: UUID | None) -> None:

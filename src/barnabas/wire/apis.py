@@ -157,7 +157,7 @@ APIS: dict[int, Api] = {
         _api(ApiKey.OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", (2, 4), 4, "epochs"),
         _api(ApiKey.DESCRIBE_CONFIGS, "DescribeConfigs", (1, 4), 4, "configs"),
         _api(ApiKey.ALTER_CONFIGS, "AlterConfigs", (0, 2), 2, "configs"),
-        _api(ApiKey.ALTER_REPLICA_LOG_DIRS, "AlterReplicaLogDirs", (1, 2), 2, "log_dirs", offered=-1),
+        _api(ApiKey.ALTER_REPLICA_LOG_DIRS, "AlterReplicaLogDirs", (1, 2), 2, "log_dirs"),
         _api(ApiKey.DESCRIBE_LOG_DIRS, "DescribeLogDirs", (1, 4), 2, "log_dirs"),
         _api(ApiKey.CREATE_PARTITIONS, "CreatePartitions", (0, 3), 2, "topics"),
         _api(ApiKey.DELETE_GROUPS, "DeleteGroups", (0, 2), 2, "groups"),

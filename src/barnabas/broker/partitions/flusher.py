@@ -7,10 +7,12 @@ Always holds: a partition that has asked is flushed until nothing waits, or its 
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 from barnabas.broker.partitions.partition import Partition
 from barnabas.errors import Refused
+from barnabas.log.log import Log
 from barnabas.types import Offset
 
 RETRY_SECONDS = 1.0
@@ -27,11 +29,17 @@ class Flusher:
         self._failed = failed
         self._running: dict[Partition, asyncio.Task[None]] = {}
         self._wanted: dict[Partition, asyncio.Task[None]] = {}
+        self._held: dict[Log, asyncio.Event] = {}
+        """Logs that are not to be flushed for now; set when they may be again."""
 
     async def flush(self, partition: Partition, upto: Offset) -> None:
         """Come back when all below `upto` is on the disk; raises KAFKA_STORAGE_ERROR when it cannot be."""
         # A truncation meanwhile can take away what was waited for.
         while partition.log.recovery_point < min(upto, partition.log.end):
+            held = self._held.get(partition.log)
+            if held is not None:
+                await held.wait()
+                continue
             running = self._running.get(partition)
             if running is None:
                 running = self._running[partition] = asyncio.create_task(self._flush(partition))
@@ -42,6 +50,19 @@ class Flusher:
         """Flush for as long as flush.messages asks for it; the caller waits for nothing."""
         if partition not in self._wanted:
             self._wanted[partition] = asyncio.create_task(self._flush_while_wanted(partition))
+
+    @asynccontextmanager
+    async def held(self, log: Log) -> AsyncIterator[None]:
+        """No flush of this log is under way, and none begins: those that are asked for wait. One holder at a time."""
+        assert log not in self._held
+        free = self._held[log] = asyncio.Event()
+        try:
+            while running := [task for each, task in self._running.items() if each.log is log]:
+                await asyncio.wait(running)
+            yield
+        finally:
+            del self._held[log]
+            free.set()
 
     async def stop(self) -> None:
         """Come back when no flush is under way, with whatever outcome; none is begun by itself any more."""
