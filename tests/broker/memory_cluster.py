@@ -40,15 +40,16 @@ class Member(Broker):
 
 
 class Members:
-    """Brokers 1 to N. A `with` block stops those that run when it ends."""
+    """Brokers 1 to N. A `with` block stops those that run when it ends. `{data}` in a setting is a broker's folder."""
 
     def __init__(self, folder: Path, brokers: int = 3, settings: Mapping[str, str] | None = None) -> None:
         self.cluster = MemoryCluster()
         given = {"offsets.topic.num.partitions": "3", **(settings or {})}
-        self.all = [
-            Member(self.cluster, number, folder / f"broker-{number}", given)
-            for number in range(1, brokers + 1)
-        ]
+        self.all = []
+        for number in range(1, brokers + 1):
+            data = folder / f"broker-{number}"
+            own = {name: value.replace("{data}", str(data)) for name, value in given.items()}
+            self.all.append(Member(self.cluster, number, data, own))
 
     def __getitem__(self, number: int) -> Member:
         return self.all[number - 1]

@@ -234,6 +234,70 @@ def _read_and_commit(bootstrap: str, group: str) -> None:
         consumer.commit()
 
 
+RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+
+
+def test_the_reassignment_tool_moves_replicas_between_directories(
+    tool: Tool, cluster: Cluster, tmp_path: Path
+) -> None:
+    """One that stays on its broker, and one that comes from another broker: both to the directory they are told."""
+    for number in (1, 2):
+        broker = cluster.brokers[number]
+        broker.settings["log.dirs"] = f"{broker.data},{broker.data}-more"
+        cluster.restart(number)
+    cluster.wait_until_in_sync()
+    second, other = (f"{cluster.brokers[number].data}-more" for number in (1, 2))
+    with Admin(cluster.bootstrap) as admin:
+        admin.create_topic("dirs", assignment={0: [1, 3], 1: [3, 4]})
+        with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+            sent = [producer.send("dirs", bytes(1000), partition=number % 2) for number in range(2000)]
+            for future in sent:
+                future.result(60)
+
+        def where(broker: int, partition: int) -> list[tuple[str, bool]]:
+            return [
+                (each.path, row.is_future)
+                for each in admin.describe_log_dirs([broker])
+                for row in each.partitions
+                if row.partition == TopicPartition("dirs", partition)
+            ]
+
+        home = where(1, 0)[0][0]
+        target = second if home != second else str(cluster.brokers[1].data)
+        rows = [
+            {"topic": "dirs", "partition": 0, "replicas": [1, 3], "log_dirs": [target, "any"]},
+            {"topic": "dirs", "partition": 1, "replicas": [3, 2], "log_dirs": ["any", other]},
+        ]
+        file = tmp_path / "directories.json"
+        file.write_text(json.dumps({"version": 1, "partitions": rows}))
+        given = ("--reassignment-json-file", str(file))
+        # A byte a second keeps it under way until the tool has looked.
+        begun = tool(REASSIGN, *given, "--execute", "--replica-alter-log-dirs-throttle", "1")
+        assert begun.count("Successfully started moving log directory") == 2, begun
+        assert sorted(where(1, 0)) == sorted([(home, False), (target, True)])
+        seen = tool(REASSIGN, *given, "--verify", "--preserve-throttles")
+        assert re.search(r"Reassignment of replica dirs-0-1 is still in progress", seen), seen
+        described = tool(LOG_DIRS, "--describe", "--broker-list", "1", "--topic-list", "dirs")
+        assert '"isFuture":true' in described, described
+        for limited in ("1", "2"):
+            tool(
+                CONFIGS,
+                "--entity-type",
+                "brokers",
+                "--entity-name",
+                limited,
+                "--alter",
+                "--delete-config",
+                RATE,
+            )
+        eventually(lambda: where(1, 0) == [(target, False)], "the replica to be in the other directory")
+        eventually(lambda: where(2, 1) == [(other, False)], "the new replica to be where it was wished")
+        eventually(lambda: not admin.list_reassignments(), "the reassignment to be over")
+        done = tool(REASSIGN, *given, "--verify")
+        assert "Reassignment of replica dirs-0-1 completed successfully" in done, done
+        assert "Reassignment of replica dirs-1-2 completed successfully" in done, done
+
+
 def test_the_log_directory_tool_sees_every_broker(tool: Tool) -> None:
     answer = tool(LOG_DIRS, "--describe")
     found = json.loads(next(line for line in answer.splitlines() if line.startswith("{")))

@@ -18,6 +18,7 @@ from barnabas.cli import (
     elect,
     generate,
     groups,
+    log_dirs,
     pipeline,
     produce,
     reassign,
@@ -141,6 +142,8 @@ app.add_typer(configs.app, name="config")
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(reassign.app, name="reassign")
 app.command("elect")(elect.elect)
+dump.app.command("dirs")(log_dirs.dirs)
+dump.app.command("move")(log_dirs.move)
 app.add_typer(dump.app, name="log")
 app.add_typer(generate.app, name="generate")
 app.add_typer(pipeline.app, name="pipeline")

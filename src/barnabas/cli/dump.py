@@ -17,7 +17,11 @@ from barnabas.errors import BarnabasError, Refused
 if TYPE_CHECKING:
     from barnabas.wire.batch import BatchHeader, Record
 
-app = typer.Typer(help="Look into log files.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="Look into log files and data directories, and move replicas between them.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
 
 _INDEX = Struct(">ii")
 _TIME_INDEX = Struct(">qi")
@@ -26,7 +30,7 @@ _CHUNK = 1 << 20
 
 @app.callback()
 def _log() -> None:
-    """Look into log files."""
+    """Look into log files and data directories, and move replicas between them."""
 
 
 @app.command()

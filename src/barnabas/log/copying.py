@@ -121,6 +121,8 @@ class Settling:
     lengths: list[tuple[Segment, CopiedSegment, dict[str, int]]]
     """Of the segments with files that are to be synced."""
     snapshots: list[str]
+    newest: list[str]
+    """Of the snapshots, those to be synced."""
     epochs: list[EpochStart]
     notes: list[IndexNote]
     bases: list[Offset]
@@ -133,6 +135,9 @@ class Settling:
             self.slice.run()
         for name in self.snapshots:
             self._copy_snapshot(name)
+        for name in self.newest:
+            with suppress(FileNotFoundError):
+                self._sync(name)
         for _, copied, _ in self.lengths:
             for name in copied.names():
                 self._sync(name)
@@ -158,12 +163,11 @@ class Settling:
             return  # it was replaced meanwhile; without it producers are read from the batches
         except OSError as error:
             raise SourceFailed(str(error)) from error
-        # Torn by a crash it would be found out by its checksum, and the folder would not count anyway.
+        # As the log does: only the newest are synced, and one that a crash has torn is found out by its checksum.
         file = self.disk.open(f"{self.folder}/{name}", create=True)
         try:
             file.truncate(0)
             file.append(data)
-            file.sync()
         finally:
             file.close()
 
@@ -283,6 +287,7 @@ class Copy:
             folder=self.folder,
             lengths=[row for row in lengths if row[1].lasting != row[2]],
             snapshots=sorted(snapshots - self._snapshots),
+            newest=sorted(snapshots)[-2:],
             epochs=list(log.epochs.entries),
             notes=[segment.index_note() for segment in log.segments if segment.size],
             bases=[segment.base for segment in log.segments],

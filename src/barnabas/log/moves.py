@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 FUTURE = "-future"
 LAST_BYTES = 16 << 20
-"""How much of a log may be copied on the event loop, at the very end: 10 ms."""
+"""How much of a log may be copied on the event loop at the very end, in the first attempt: 10 ms."""
 MOST_WISHES = 10_000
 """Partitions that are not here yet whose directory is remembered."""
 
@@ -71,6 +71,8 @@ class Move:
         self.number = number
         """How often the replica has moved, with this time."""
         self.copy = Copy(disk, log, f"{target.path}/{name}", stale)
+        self.last_bytes = LAST_BYTES
+        """How much may be copied on the event loop, at the very end."""
         self.is_made = False
         """Whether the folder is there."""
         self.is_arriving = False
@@ -278,7 +280,7 @@ class Moves:
         Raises OSError where the new directory fails, and SourceFailed; then the log goes on where it was.
         """
         tp, log, source, target = move.tp, move.log, move.source, move.target
-        if move.is_over or not move.copy.catch_up(LAST_BYTES):
+        if move.is_over or not move.copy.catch_up(move.last_bytes):
             return False
         if (target.written(START_OFFSETS, tp) or 0) != log.start:
             return False

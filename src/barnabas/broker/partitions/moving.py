@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.errors import Code, Refused
 from barnabas.log.copying import SourceFailed
-from barnabas.log.moves import LAST_BYTES, Move
+from barnabas.log.moves import Move
 from barnabas.types import Millis, TopicPartition
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 SLICE_BYTES = 4 << 20
 LEAST_SLICE_BYTES = 4 << 10
+LONGEST_REST_S = 0.25
+MOST_LAST_BYTES = 1 << 30
 SLICES = 16
 """How many slices a move has before the next one has its turn."""
 
@@ -30,15 +32,20 @@ log = logging.getLogger("barnabas.moving")
 
 
 class Pace:
-    """Mutable: when the next bytes may be copied. Time is an argument."""
+    """Mutable: bytes that were copied ahead of their time. Time is an argument."""
 
     def __init__(self) -> None:
-        self._free_at = 0.0
+        self._ahead = 0.0
+        self._at = Millis(0)
 
-    def spend(self, size: int, rate: float, now: Millis) -> float:
-        """Milliseconds to wait after this many bytes, at `rate` a second."""
-        self._free_at = max(self._free_at, now) + size * 1000 / rate
-        return self._free_at - now
+    def spend(self, size: int) -> None:
+        self._ahead += size
+
+    def wait_ms(self, rate: float, now: Millis) -> float:
+        """How long to copy nothing, at `rate` bytes a second since the last look; what was not used is not saved up."""
+        self._ahead = max(0.0, self._ahead - (now - self._at) * rate / 1000)
+        self._at = now
+        return self._ahead * 1000 / rate
 
 
 class Moving:
@@ -149,9 +156,11 @@ class Moving:
         await self._in_thread(settling.run)
         move.copy.finish_settling(settling)
         await self._rest(settling.slice.size if settling.slice is not None else 0)
-        if move.copy.remaining <= LAST_BYTES:
+        if move.copy.remaining <= move.last_bytes:
             async with self._broker.flusher.held(move.log):
                 await self._swap(move)
+        # A log that is written as fast as the disk syncs its copy would never move otherwise.
+        move.last_bytes = min(2 * move.last_bytes, MOST_LAST_BYTES)
 
     async def _swap(self, move: Move) -> None:
         """Let the copy take the log's place, if nothing comes between."""
@@ -166,8 +175,11 @@ class Moving:
         self._moves.swap(move)
 
     async def _rest(self, size: int) -> None:
-        wait_ms = self._pace.spend(size, self._rate, self._broker.steady_clock.now())
-        await asyncio.sleep(max(0.0, wait_ms / 1000))
+        """Let the time pass that these bytes are worth; another rate counts at once."""
+        self._pace.spend(size)
+        clock = self._broker.steady_clock
+        while (wait_ms := self._pace.wait_ms(self._rate, clock.now())) >= 1:  # noqa: ASYNC110
+            await asyncio.sleep(min(wait_ms / 1000, LONGEST_REST_S))
 
     @property
     def _rate(self) -> float:
