@@ -156,7 +156,6 @@ def _wait(admin: "Admin", broker: int, path: str, wanted: list[TopicPartition]) 
                 fail(
                     f"{lost[0]} did not get to {path}: the move was cancelled, or the broker's log says why."
                 )
-                return
             sizes = {
                 row.partition: row.size for each in found for row in each.partitions if not row.is_future
             }
