@@ -3,7 +3,7 @@
 Those of the rules of replication are in tests/replication/test_plants.py, where a seed costs less.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -17,7 +17,7 @@ from barnabas.types import Offset
 from tests.simulation.scenario import run
 
 SEEDS = 120
-"""Within which each has to be found; of a dozen one does."""
+"""Within which each has to be found: one of six finds the first, one of three the second."""
 
 
 def write_without_the_epoch_of_the_controller(patch: pytest.MonkeyPatch) -> None:
@@ -45,14 +45,14 @@ def load_a_coordinator_to_the_watermark(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Log, "salvage", shortened)
 
 
-PLANTS: list[tuple[Callable[[pytest.MonkeyPatch], None], str]] = [
-    (write_without_the_epoch_of_the_controller, "depose"),
-    (load_a_coordinator_to_the_watermark, "kill"),
+PLANTS: list[tuple[Callable[[pytest.MonkeyPatch], None], str, int]] = [
+    (write_without_the_epoch_of_the_controller, "depose", 19),
+    (load_a_coordinator_to_the_watermark, "kill", 0),
 ]
-"""With the kind of fault that they matter in: fewer seeds are needed."""
+"""With the kind of fault that they matter in, and a seed that has found them: it is tried first."""
 
 
-def first_to_fail(seeds: range, often: str) -> int | None:
+def first_to_fail(seeds: Iterable[int], often: str) -> int | None:
     for seed in seeds:
         try:
             run(seed, often)
@@ -61,9 +61,9 @@ def first_to_fail(seeds: range, often: str) -> int | None:
     return None
 
 
-@pytest.mark.parametrize(("plant", "often"), PLANTS, ids=[plant.__name__ for plant, _ in PLANTS])
+@pytest.mark.parametrize(("plant", "often", "first"), PLANTS, ids=[plant.__name__ for plant, *_ in PLANTS])
 def test_a_planted_bug_is_found(
-    plant: Callable[[pytest.MonkeyPatch], None], often: str, monkeypatch: pytest.MonkeyPatch
+    plant: Callable[[pytest.MonkeyPatch], None], often: str, first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
-    assert first_to_fail(range(SEEDS), often) is not None
+    assert first_to_fail([first, *range(SEEDS)], often) is not None
