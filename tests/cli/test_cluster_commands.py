@@ -17,8 +17,13 @@ pytestmark = [pytest.mark.java, pytest.mark.slow(seconds=30)]
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    # A small fetch: a throttled move that takes long is one of many pieces.
-    with Cluster(3, {"replica.fetch.max.bytes": "16384"}, racks=["a", "b", "c"]) as started:
+    settings: dict[str, str | float] = {
+        # A small fetch: a throttled move that takes long is one of many pieces.
+        "replica.fetch.max.bytes": 16_384,
+        # A broker that a test lets stand still stays in the cluster meanwhile.
+        "zookeeper.session.timeout.ms": 120_000,
+    }
+    with Cluster(3, settings, racks=["a", "b", "c"]) as started:
         yield started
 
 
@@ -43,6 +48,19 @@ def test_brokers_are_described_with_racks_and_what_they_have(barnabas: Run, topi
     assert [line.get("Rack") for line in lines[1:]] == ["a", "b", "c"]
     assert lines[0]["Controller"] in ("1", "2", "3")
     assert ended.out.endswith("All is well.\n")
+
+
+def test_a_broker_that_stands_still_does_not_hide_the_others(cluster: Cluster, barnabas: Run) -> None:
+    cluster.pause(3)
+    try:
+        described = barnabas("cluster", "describe")
+        watched = barnabas("cluster", "watch", "--count", "1")
+    finally:
+        cluster.resume(3)
+    assert described.code == 0, described.err
+    assert "Broker 3 does not answer" in described.out
+    assert watched.code == 0, watched.err
+    cluster.wait_until_in_sync()
 
 
 def test_brokers_are_found_in_zookeeper(barnabas: Run, cluster: Cluster, topic: str) -> None:

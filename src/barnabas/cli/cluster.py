@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Show brokers, and what is wrong.", no_args_is_help=True, rich_markup_mode=None)
 
+_PATIENT_MS, _BRISK_MS = 5_000, 2_000
+"""How long one broker is waited for: one that stands still must not hide what the others say."""
+
 _FACTOR = 1024
 LEAST_ROOM = 16 << 20
 """A broker takes a directory with less for full."""
@@ -56,8 +59,7 @@ def describe(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, zookeeper: InZooKeeper = 
     \b
     barnabas cluster describe
     """
-    with admin_of(bootstrap, zookeeper) as admin:
-        _print(_look(admin))
+    _print(_look_by_any(bootstrap_of(bootstrap, zookeeper)))
 
 
 @app.command()
@@ -82,7 +84,10 @@ def watch(
 
     pause = threading.Event()
     looks = 0
-    with admin_of(bootstrap, zookeeper) as admin, Live(auto_refresh=False) as live:
+    with (
+        admin_of(bootstrap, zookeeper, request_timeout_ms=_BRISK_MS) as admin,
+        Live(auto_refresh=False) as live,
+    ):
         try:
             while count is None or looks < count:
                 live.update(_shown(admin), refresh=True)
@@ -125,14 +130,26 @@ def _shown(admin: "Admin") -> "Group":
         seen = _look(admin)
     except BarnabasError as error:
         return Group(Text(str(error), style="red"))
-    table = Table("Broker", "Address", "Rack", "Leaders", "Replicas", "Bytes", title=_head(seen))
+    table = Table("Broker", "Address", "Rack", "Leaders", "Replicas", "Bytes")
     for row in seen.brokers:
         is_controller = row.id == seen.view.controller
         size = "?" if row.bytes is None else _readable(row.bytes)
         name = f"{row.id} (controller)" if is_controller else str(row.id)
         table.add_row(name, row.address, row.rack, str(row.leaders), str(row.replicas), size)
     troubles = [Text(each, style="red") for each in seen.troubles] or [Text("All is well.", style="green")]
-    return Group(table, *troubles)
+    return Group(Text(_short_head(seen), style="bold"), table, *troubles)
+
+
+def _look_by_any(bootstrap: str) -> _Seen:
+    """Ask the brokers together, then one by one: the question may have gone to one that stands still."""
+    failures: list[BarnabasError] = []
+    for addresses in dict.fromkeys((bootstrap, *bootstrap.split(","))):
+        try:
+            with admin_of(addresses, request_timeout_ms=_PATIENT_MS) as admin:
+                return _look(admin)
+        except BarnabasError as error:
+            failures.append(error)
+    raise failures[0]
 
 
 def _look(admin: "Admin") -> _Seen:
@@ -199,6 +216,17 @@ def _head(seen: _Seen) -> str:
         f"Cluster: {seen.id}\tController: {controller}\tBrokers: {len(seen.brokers)}\t"
         f"Topics: {len(seen.view.topics)}\tPartitions: {partitions}"
     )
+
+
+def _short_head(seen: _Seen) -> str:
+    """The same in a line of 80 characters; the controller is marked in the table."""
+    partitions = sum(len(topic.partitions) for topic in seen.view.topics)
+    counts = (
+        counted(len(seen.brokers), "broker"),
+        counted(len(seen.view.topics), "topic"),
+        counted(partitions, "partition"),
+    )
+    return f"Cluster {seen.id}: {', '.join(counts)}"
 
 
 def _readable(size: int) -> str:

@@ -63,11 +63,11 @@ SparkSettings: TypeAlias = Annotated[
 IfExists: TypeAlias = Annotated[bool, typer.Option("--if-exists", help="Be content if there is none.")]
 
 
-def admin_of(bootstrap: str, zookeeper: str | None = None) -> "Admin":
+def admin_of(bootstrap: str, zookeeper: str | None = None, **settings: int) -> "Admin":
     """The client that looks after a cluster; loaded only by commands that need it."""
     from barnabas.client.admin.admin import Admin
 
-    return Admin(bootstrap_of(bootstrap, zookeeper), client_id="barnabas-cli")
+    return Admin(bootstrap_of(bootstrap, zookeeper), client_id="barnabas-cli", **settings)
 
 
 def bootstrap_of(bootstrap: str, zookeeper: str | None) -> str:

@@ -36,6 +36,7 @@ from barnabas.client.admin.topics import CreatedTopic, NewTopic
 from barnabas.client.consumer import offsets
 from barnabas.client.consumer.offsets import OffsetAt
 from barnabas.client.declared import BOOTSTRAP_SERVERS, AdminSettings
+from barnabas.client.network.failures import TimedOut, Unreachable
 from barnabas.client.network.metadata import Topic
 from barnabas.client.network.routing import Cluster
 from barnabas.client.settings import Long, SettingsSignature, Unique, checked
@@ -308,4 +309,6 @@ class Admin(Unique):
         try:
             return self.list_reassignments()
         except UnsupportedVersion:  # an old broker, or one without others
+            return {}
+        except (TimedOut, Unreachable):  # a controller that stands still; the others tell the rest
             return {}
