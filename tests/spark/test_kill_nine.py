@@ -17,7 +17,7 @@ from barnabas.spark.installed import has_read_limits
 from tests.brokers import Brokers
 from tests.deadline import eventually
 
-pytestmark = [pytest.mark.java, pytest.mark.slow(seconds=200), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.java, pytest.mark.slow(seconds=150), pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 KILLS = 10
