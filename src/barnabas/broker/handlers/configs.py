@@ -199,19 +199,22 @@ async def _alter_one(broker: "Broker", wish: Wish, validate_only: bool) -> None:
 
 
 def _decided(broker: "Broker", image: ClusterImage, wish: Wish) -> list[Change]:
+    """What is to be stored: nothing where all is so already, as for tools that take off what is not set."""
     match wish.kind:
         case Resource.TOPIC:
             topic = image.topics.get(wish.name)
             if topic is None:
                 raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
             configs = altered({} if wish.afresh else topic.configs, wish.alterations, topic_settings())
-            return configure_topic(image, wish.name, configs, broker.config)
+            changes = configure_topic(image, wish.name, configs, broker.config)
+            return changes if configs != topic.configs else []
         case Resource.BROKER:
             if wish.name != ALL_BROKERS:
                 _check_live(image, wish.name)
-            current = {} if wish.afresh else image.broker_configs.get(wish.name, {})
-            configs = altered(current, wish.alterations, broker_settings())
-            return [BrokersConfigured(wish.name, checked_broker_configs(configs))]
+            current = image.broker_configs.get(wish.name, {})
+            configs = altered({} if wish.afresh else current, wish.alterations, broker_settings())
+            changed = BrokersConfigured(wish.name, checked_broker_configs(configs))
+            return [changed] if configs != current else []
         case kind:
             raise Refused(
                 Code.INVALID_REQUEST,

@@ -4,7 +4,7 @@ Used by Admin. Rates are settings of brokers, in bytes a second; the replicas th
 topics: those that a move copies from, and those that it copies to. Both stay until they are lifted.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from barnabas.client.admin.configs import (
@@ -16,6 +16,12 @@ from barnabas.client.admin.configs import (
 )
 from barnabas.client.admin.plans import Plan
 from barnabas.client.network.routing import Cluster
+from barnabas.errors import Code, Refused
+from barnabas.wire.messages.configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
 
 _LEADERS, _FOLLOWERS = "leader.replication.throttled", "follower.replication.throttled"
 RATES = (f"{_LEADERS}.rate", f"{_FOLLOWERS}.rate")
@@ -51,13 +57,38 @@ def throttled_by(current: Plan, plan: Plan) -> Throttled:
 def set_throttle(
     cluster: Cluster, throttled: Throttled, rate: int, alive: Iterable[int], *, timeout: float
 ) -> None:
-    """Hold these replicas to a rate, in place of what was set before. Brokers that are gone copy nothing."""
-    for broker in sorted(set(throttled.brokers) & set(alive)):
-        wishes = [(name, Operation.SET, str(rate)) for name in RATES]
-        alter_configs(cluster, Resource.broker(broker), wishes, validate_only=False, timeout=timeout)
-    for topic, sides in throttled.topics.items():
-        wishes = [(name, Operation.SET, ",".join(side)) for name, side in zip(REPLICAS, sides, strict=True)]
-        alter_configs(cluster, Resource.topic(topic), wishes, validate_only=False, timeout=timeout)
+    """Hold these replicas to a rate, in place of what was set before; comes back when the brokers know of it.
+
+    Brokers that are gone copy nothing.
+    """
+    brokers = sorted(set(throttled.brokers) & set(alive))
+    topics = {
+        Resource.topic(topic): {name: ",".join(side) for name, side in zip(REPLICAS, sides, strict=True)}
+        for topic, sides in throttled.topics.items()
+    }
+    rates = dict.fromkeys(RATES, str(rate))
+    for resource, values in [*((Resource.broker(broker), rates) for broker in brokers), *topics.items()]:
+        wishes = [(name, Operation.SET, value) for name, value in values.items()]
+        alter_configs(cluster, resource, wishes, validate_only=False, timeout=timeout)
+    for broker in brokers:
+        _until_known(cluster, broker, {Resource.broker(broker): rates, **topics}, timeout)
+
+
+def _until_known(
+    cluster: Cluster, broker: int, wanted: Mapping[Resource, Mapping[str, str]], timeout: float
+) -> None:
+    """Come back when a broker has these settings: it hears of them from the store, in a moment."""
+    request = DescribeConfigsRequest(
+        [DescribeConfigsResource(resource.type, resource.name, list(wanted[resource])) for resource in wanted]
+    )
+
+    def ask() -> None:
+        found = cluster.broker(broker).call(request, DescribeConfigsResponse).results
+        known = [{row.name: row.value for row in each.configs} for each in found]
+        if known != [dict(values) for values in wanted.values()]:
+            raise Refused(Code.REQUEST_TIMED_OUT, f"Broker {broker} has not heard of its throttle.")
+
+    cluster.retry(ask, timeout=timeout)
 
 
 def rates_of(cluster: Cluster, brokers: Iterable[int], *, timeout: float) -> dict[int, int]:
@@ -72,7 +103,7 @@ def rates_of(cluster: Cluster, brokers: Iterable[int], *, timeout: float) -> dic
 
 
 def lift_throttle(cluster: Cluster, topics: Iterable[str], brokers: Iterable[int], *, timeout: float) -> bool:
-    """Hold nothing back any more; whether something was. What is not set is not touched."""
+    """Hold nothing back any more; whether something was."""
     resources = [(Resource.broker(broker), RATES) for broker in brokers]
     resources += [(Resource.topic(topic), REPLICAS) for topic in topics]
     lifted = [_reset(cluster, resource, names, timeout) for resource, names in resources]
@@ -81,7 +112,7 @@ def lift_throttle(cluster: Cluster, topics: Iterable[str], brokers: Iterable[int
 
 def _reset(cluster: Cluster, resource: Resource, names: Sequence[str], timeout: float) -> bool:
     rows = describe_configs(cluster, resource, names, documentation=False, timeout=timeout)
-    wishes = [(row.name, Operation.DELETE, None) for row in rows if row.source in _SET_BY_HAND]
-    if wishes:
-        alter_configs(cluster, resource, wishes, validate_only=False, timeout=timeout)
-    return bool(wishes)
+    # Whatever the broker says that was asked: it may not have heard yet of a throttle that was set just now.
+    wishes = [(name, Operation.DELETE, None) for name in names]
+    alter_configs(cluster, resource, wishes, validate_only=False, timeout=timeout)
+    return any(row.source in _SET_BY_HAND for row in rows)
