@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -186,17 +186,18 @@ def test_short_pieces_do_not_wait_for_each_other() -> None:
         spark = socket.create_connection(listener.getsockname())
         worker, _ = listener.accept()
 
-    def rounds(read: Callable[[int], bytes]) -> None:
+    def rounds(read: Callable[[int], bytes]) -> Iterator[float]:
         for _ in range(50):
+            began = time.monotonic()
             spark.sendall(b"one")
             spark.sendall(b"two")
             assert read(6) == b"onetwo"
             worker.sendall(b"done")
             assert spark.recv(4, socket.MSG_WAITALL) == b"done"
+            yield time.monotonic() - began
 
     with spark, io.BufferedReader(_Prompt(worker), 1000) as prompt:
-        began = time.monotonic()
-        rounds(prompt.read)
-        assert time.monotonic() - began < 50 * 0.03, (
+        # Of some, because this process may have to wait for a core in others.
+        assert sorted(rounds(prompt.read))[25] < 0.03, (
             "an acknowledgement that is sent late takes 0.04 s a round"
         )
