@@ -509,21 +509,27 @@ class Directories:
                 _logger.warning("%s: %s; it is tried again later", directory.path, error)
 
     def _write_checkpoints(self, directory: DataDirectory, marks: Mapping[TopicPartition, Offset]) -> None:
-        for write in self.begin_checkpoints(directory, marks):
-            write()
+        for name, offsets in self._standing(directory, marks).items():
+            directory.write_checkpoint(name, offsets)
 
     def begin_checkpoints(
         self, directory: DataDirectory, marks: Mapping[TopicPartition, Offset]
     ) -> list[Callable[[], None]]:
         """What writes down where the logs of a directory stand as of now; it may run in any thread."""
-        here = list(self._in(directory))
-        cleaned = {tp: self.cleaned[tp] for tp in here if tp in self.cleaned}
-        return [
-            self.begin_recovery_points(directory),
-            self.begin_starts(directory),
-            directory.begin_checkpoint(HIGH_WATERMARKS, {tp: marks[tp] for tp in here if tp in marks}),
-            directory.begin_checkpoint(CLEANER_OFFSETS, cleaned),
-        ]
+        standing = self._standing(directory, marks)
+        return [directory.begin_checkpoint(name, offsets) for name, offsets in standing.items()]
+
+    def _standing(
+        self, directory: DataDirectory, marks: Mapping[TopicPartition, Offset]
+    ) -> dict[str, dict[TopicPartition, Offset]]:
+        """What each checkpoint of a directory has to say."""
+        here = {tp: self.logs[tp] for tp in self._in(directory)}
+        return {
+            RECOVERY_POINTS: {tp: log.recovery_point for tp, log in here.items()},
+            START_OFFSETS: {tp: log.start for tp, log in here.items() if log.start},
+            HIGH_WATERMARKS: {tp: marks[tp] for tp in here if tp in marks},
+            CLEANER_OFFSETS: {tp: self.cleaned[tp] for tp in here if tp in self.cleaned},
+        }
 
     def _in(self, directory: DataDirectory) -> Iterable[TopicPartition]:
         """The partitions that a directory's checkpoints are of: those in it, and those about to come."""
