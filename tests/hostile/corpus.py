@@ -28,6 +28,8 @@ from barnabas.wire.messages import (
     produce,
     producers,
     topics,
+    transactions,
+    txn_markers,
 )
 from barnabas.wire.schema import NO_ID
 from tests.raw import frame_of
@@ -83,6 +85,25 @@ def group_requests() -> list[Any]:
             GROUP, "gone", 5, subscribed_topic_names=[TOPIC], topic_partitions=owned
         ),
         consumer_groups.ConsumerGroupDescribeRequest([GROUP]),
+    ]
+
+
+def transaction_requests() -> list[Any]:
+    """Of a transactional id that was never heard of."""
+    added = [transactions.AddPartitionsToTxnTopic(TOPIC, [0])]
+    batched = transactions.AddPartitionsToTxnTransaction("gone", 7, 0, topics=added)
+    committed = transactions.TxnOffsetCommitRequestPartition(0, 1)
+    marked = [txn_markers.WritableTxnMarkerTopic("never", [0])]
+    return [
+        transactions.AddPartitionsToTxnRequest([batched], "gone", 7, 0, added),
+        transactions.AddOffsetsToTxnRequest("gone", 7, 0, GROUP),
+        transactions.EndTxnRequest("gone", 7, 0, True),
+        transactions.TxnOffsetCommitRequest(
+            "gone", GROUP, 7, 0, topics=[transactions.TxnOffsetCommitRequestTopic(TOPIC, [committed])]
+        ),
+        transactions.DescribeTransactionsRequest(["gone"]),
+        transactions.ListTransactionsRequest(["Ongoing"], [7], 1, "gone"),
+        txn_markers.WriteTxnMarkersRequest([txn_markers.WritableTxnMarker(7, 0, False, marked, 1)]),
     ]
 
 
@@ -159,6 +180,7 @@ def requests() -> list[Any]:
         cluster.DescribeClusterRequest(),
         producers.DescribeProducersRequest([producers.DescribeProducersTopic(TOPIC, [0])]),
         *group_requests(),
+        *transaction_requests(),
         *cluster_requests(),
     ]
     assert {request.api for request in found} == set(APIS), "an API has no request to be fuzzed"

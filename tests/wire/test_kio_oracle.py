@@ -32,6 +32,8 @@ ERRORS = st.sampled_from([int(code) for code in ErrorCode])
 AS_KIO_CAN: Narrow = {
     "error_code": ERRORS,
     "topic_config_error_code": ERRORS,
+    "partition_error_code": ERRORS,
+    "transaction_start_time_ms": st.integers(0, 2**41),
     "log_append_time_ms": st.integers(-1, 2**41),
     "retention_time_ms": st.integers(-1, 2**41),
 }

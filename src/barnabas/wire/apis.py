@@ -36,6 +36,11 @@ class ApiKey(IntEnum):
     DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    WRITE_TXN_MARKERS = 27
+    TXN_OFFSET_COMMIT = 28
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
     ALTER_REPLICA_LOG_DIRS = 34
@@ -51,6 +56,8 @@ class ApiKey(IntEnum):
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
     UNREGISTER_BROKER = 64
+    DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
     ALLOCATE_PRODUCER_IDS = 67
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
@@ -153,8 +160,14 @@ APIS: dict[int, Api] = {
         _api(ApiKey.CREATE_TOPICS, "CreateTopics", (2, 7), 5, "topics"),
         _api(ApiKey.DELETE_TOPICS, "DeleteTopics", (1, 6), 4, "topics"),
         _api(ApiKey.DELETE_RECORDS, "DeleteRecords", (0, 2), 2, "delete_records"),
-        _api(ApiKey.INIT_PRODUCER_ID, "InitProducerId", (0, 5), 2, "producers"),
+        _api(ApiKey.INIT_PRODUCER_ID, "InitProducerId", (0, 6), 2, "producers", offered=5),
         _api(ApiKey.OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", (2, 4), 4, "epochs"),
+        # Clients are offered the transactions' APIs when all of them are answered.
+        _api(ApiKey.ADD_PARTITIONS_TO_TXN, "AddPartitionsToTxn", (0, 5), 3, "transactions", offered=-1),
+        _api(ApiKey.ADD_OFFSETS_TO_TXN, "AddOffsetsToTxn", (0, 4), 3, "transactions", offered=-1),
+        _api(ApiKey.END_TXN, "EndTxn", (0, 5), 3, "transactions", offered=-1),
+        _api(ApiKey.WRITE_TXN_MARKERS, "WriteTxnMarkers", (1, 2), 1, "txn_markers", offered=-1),
+        _api(ApiKey.TXN_OFFSET_COMMIT, "TxnOffsetCommit", (0, 5), 3, "transactions", offered=-1),
         _api(ApiKey.DESCRIBE_CONFIGS, "DescribeConfigs", (1, 4), 4, "configs"),
         _api(ApiKey.ALTER_CONFIGS, "AlterConfigs", (0, 2), 2, "configs"),
         _api(ApiKey.ALTER_REPLICA_LOG_DIRS, "AlterReplicaLogDirs", (1, 2), 2, "log_dirs"),
@@ -182,6 +195,8 @@ APIS: dict[int, Api] = {
         _api(ApiKey.DESCRIBE_CLUSTER, "DescribeCluster", (0, 1), 0, "cluster"),
         _api(ApiKey.DESCRIBE_PRODUCERS, "DescribeProducers", (0, 0), 0, "producers"),
         _api(ApiKey.UNREGISTER_BROKER, "UnregisterBroker", (0, 0), 0, "cluster"),
+        _api(ApiKey.DESCRIBE_TRANSACTIONS, "DescribeTransactions", (0, 0), 0, "transactions", offered=-1),
+        _api(ApiKey.LIST_TRANSACTIONS, "ListTransactions", (0, 2), 0, "transactions", offered=-1),
         _api(
             ApiKey.ALLOCATE_PRODUCER_IDS,
             "AllocateProducerIds",

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from barnabas.wire.apis import ApiKey
-from barnabas.wire.schema import Int16, Int32, Int64, Since, String
+from barnabas.wire.schema import Bool, Int16, Int32, Int64, Since, String
 
 
 @dataclass(slots=True)
@@ -15,6 +15,10 @@ class InitProducerIdRequest:
     transaction_timeout_ms: Annotated[int, Int32] = 0
     producer_id: Annotated[int, Int64, Since(3)] = -1
     producer_epoch: Annotated[int, Int16, Since(3)] = -1
+    enable2_pc: Annotated[bool, Bool, Since(6)] = False
+    """The transactions are ended from outside, and have no timeout (KIP-939)."""
+    keep_prepared_txn: Annotated[bool, Bool, Since(6)] = False
+    """A transaction that is open stays open, to be ended by a producer with the id and epoch of the answer."""
 
 
 @dataclass(slots=True)
@@ -25,6 +29,8 @@ class InitProducerIdResponse:
     error_code: Annotated[int, Int16] = 0
     producer_id: Annotated[int, Int64] = -1
     producer_epoch: Annotated[int, Int16] = 0
+    ongoing_txn_producer_id: Annotated[int, Int64, Since(6)] = -1
+    ongoing_txn_producer_epoch: Annotated[int, Int16, Since(6)] = -1
 
 
 @dataclass(slots=True)
