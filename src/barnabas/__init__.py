@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from barnabas.client.consumer.async_consumer import AsyncConsumer
     from barnabas.client.consumer.consumer import Consumer, ConsumerRecord
     from barnabas.client.consumer.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
+    from barnabas.client.group_offsets import GroupMetadata
     from barnabas.client.producer.async_producer import AsyncProducer
     from barnabas.client.producer.batches import RecordMetadata, Sent
     from barnabas.client.producer.producer import Producer
     from barnabas.client.producer.sent_table import PartlySent
+    from barnabas.client.producer.transaction_questions import PreparedTransaction
     from barnabas.errors import BarnabasError, Refused
     from barnabas.types import TopicPartition
 
@@ -34,8 +36,10 @@ __all__ = [
     "BarnabasError",
     "Consumer",
     "ConsumerRecord",
+    "GroupMetadata",
     "NewTopic",
     "PartlySent",
+    "PreparedTransaction",
     "Producer",
     "RecordMetadata",
     "Refused",
@@ -55,8 +59,10 @@ _HOMES = {
     "BarnabasError": "errors",
     "Consumer": "client.consumer.consumer",
     "ConsumerRecord": "client.consumer.consumer",
+    "GroupMetadata": "client.group_offsets",
     "NewTopic": "client.admin.topics",
     "PartlySent": "client.producer.sent_table",
+    "PreparedTransaction": "client.producer.transaction_questions",
     "Producer": "client.producer.producer",
     "RecordMetadata": "client.producer.batches",
     "Refused": "errors",

@@ -110,6 +110,7 @@ __all__ = [
     "TopicAuthorizationFailed",
     "TopicDeletionDisabled",
     "TransactionAbortable",
+    "TransactionAborted",
     "TransactionCoordinatorFenced",
     "TransactionalIdAuthorizationFailed",
     "TransactionalIdNotFound",
@@ -269,3 +270,7 @@ class LogTruncated(OffsetOutOfRange):
         self.partition = partition
         self.offset = offset
         self.divergent = divergent
+
+
+class TransactionAborted(TransactionAbortable):
+    """The record was given up before it was sent: its transaction was aborted."""

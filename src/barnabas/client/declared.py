@@ -69,6 +69,24 @@ class ProducerSettings(ConnectedSettings, total=False):
         bool | None,
         Facts(None, "retries neither double nor reorder; `None`: wherever the other settings allow it"),
     ]
+    transactional_id: Annotated[
+        str | None,
+        Facts(
+            None,
+            "makes `transaction()` possible: a name that this producer alone has, and keeps when it starts again",
+        ),
+    ]
+    transaction_timeout_ms: Annotated[
+        PositiveInt,
+        Facts(60_000, "how long a transaction may stay open before its coordinator aborts it"),
+    ]
+    transaction_two_phase_commit_enable: Annotated[
+        bool,
+        Facts(
+            False,
+            "`prepare` leaves the end of a transaction to a decision elsewhere (KIP-939); it then has no timeout",
+        ),
+    ]
     compression_type: Annotated[str, Facts("none", "`none`, `gzip`, `snappy`, `lz4`, `zstd`")]
     linger_ms: Annotated[Float, Facts(5, "how long a batch waits for more records; `0` sends at once")]
     batch_size: Annotated[PositiveInt, Facts(16_384, "bytes at which a batch waits no longer")]

@@ -267,10 +267,11 @@ def wrap_apart(
     producer_id: int,
     producer_epoch: int,
     base_sequence: int,
+    attributes: int = 0,
 ) -> BatchInTwo:
     """What `wrap_records` makes of a record section that is not to be compressed, without the copy."""
     numbers = (producer_id, producer_epoch, base_sequence)
-    fields = (0, count - 1, base_timestamp, max_timestamp, *numbers, count)
+    fields = (attributes, count - 1, base_timestamp, max_timestamp, *numbers, count)
     return BatchInTwo(b"".join(_start(fields, body, 0, -1)), body)
 
 

@@ -12,12 +12,13 @@ only while an answer is due.
 
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from struct import Struct
-from typing import Any, Generic, TypeVar
+from types import MappingProxyType
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from barnabas.errors import BarnabasError, Code, Refused
-from barnabas.wire.apis import APIS, ApiKey
+from barnabas.wire.apis import APIS, Api, ApiKey
 from barnabas.wire.codec import Malformed, Message
 from barnabas.wire.frames import decode_response, encode_request
 from barnabas.wire.messages.api_versions import BROKER_SOFTWARE, ApiVersionsRequest, ApiVersionsResponse
@@ -34,15 +35,26 @@ class Nonsense(BarnabasError):
     """What the peer said cannot be: the conversation is over."""
 
 
+class Features(NamedTuple):
+    """What a cluster has agreed on, such as `transaction.version`; the higher epoch is the newer word."""
+
+    epoch: int = -1
+    levels: Mapping[str, int] = MappingProxyType({})
+
+
 class Call:
     """A request on its way to its answer. What asks may add to it what it needs to know then."""
 
-    __slots__ = ("answer", "correlation_id", "request", "version")
+    __slots__ = ("answer", "correlation_id", "request", "version", "versions")
 
-    def __init__(self, request: Message, answer: type[Any] | None) -> None:
+    def __init__(
+        self, request: Message, answer: type[Any] | None, versions: tuple[int, int] | None = None
+    ) -> None:
         self.request = request
         self.answer = answer
         """The class of the answer; None where the peer gives none (acks=0)."""
+        self.versions = versions
+        """The lowest and highest that will do, where a version means something else than the one before; None: any."""
         self.version = -1
         self.correlation_id = -1
 
@@ -68,6 +80,7 @@ class Conversation(Generic[C]):
         """The shell is to write what `greet` gives."""
         self.is_agreed = False
         """The peer has told what it speaks: from now on it can be asked."""
+        self.features = Features()
         self._chosen: dict[ApiKey, int] = {}
         self._client_id = client_id
         self._scratch = memoryview(bytearray(64 * 1024)) if scratch is None else scratch
@@ -99,16 +112,21 @@ class Conversation(Generic[C]):
 
     def _choose(self, key: ApiKey) -> int:
         ours = APIS[key]
-        lowest, highest = self.spoken.get(key, (0, -1))
-        version = min(ours.highest if self._between_brokers else ours.offered, highest)
-        if version < max(ours.lowest, lowest):
+        return self._within(ours, ours.lowest, ours.highest if self._between_brokers else ours.offered)
+
+    def _within(self, ours: Api, from_version: int, to_version: int) -> int:
+        lowest, highest = self.spoken.get(ours.key, (0, -1))
+        version = min(to_version, highest)
+        if version < max(from_version, lowest):
             text = f"{self.peer} offers no version of {ours.name} that this client speaks."
             raise Refused(Code.UNSUPPORTED_VERSION, text)
         return version
 
     def ask(self, call: C) -> list[Chunk]:
         """The bytes of a request; its answer is due from now on. What raises leaves the conversation as it was."""
-        chunks = self._written(call, self.version_of(call.request.api))
+        key = call.request.api
+        version = self.version_of(key) if call.versions is None else self._within(APIS[key], *call.versions)
+        chunks = self._written(call, version)
         self.pending.append(call)
         return chunks
 
@@ -192,6 +210,8 @@ class Conversation(Generic[C]):
             raise Nonsense(f"{self.peer}: {Code.of(found.error_code).advice}")
         else:
             self.spoken = {each.api_key: (each.min_version, each.max_version) for each in found.api_keys}
+            levels = {each.name: each.max_version_level for each in found.finalized_features}
+            self.features = Features(found.finalized_features_epoch, levels)
             self.is_agreed = True
 
     def _decoded(self, call: Call, version: int, frame: memoryview) -> Any:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from barnabas.client.consumer.consumer import Consumer, ConsumerRecord
 from barnabas.client.consumer.offsets import OffsetAt
 from barnabas.client.declared import ConsumerSettings
+from barnabas.client.group_offsets import GroupMetadata, GroupOffsets
 from barnabas.client.settings import SettingsSignature, Unique, sound
 from barnabas.errors import BarnabasError
 from barnabas.types import Offset, TopicPartition
@@ -180,6 +181,14 @@ class AsyncConsumer(Unique):
 
     async def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
         await self._run(partial(self._started.commit, offsets))
+
+    def group_metadata(self) -> GroupMetadata:
+        """As `Consumer.group_metadata`."""
+        return self._started.group_metadata()
+
+    def offsets_to_send(self) -> GroupOffsets:
+        """As `Consumer.offsets_to_send`."""
+        return self._started.offsets_to_send()
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
         return await self._run(partial(self._started.committed, partitions))

@@ -35,6 +35,7 @@ from barnabas.client.consumer.offsets import EARLIEST, LATEST, OffsetAt
 from barnabas.client.consumer.questions import Questions
 from barnabas.client.consumer.subscription import RebalanceListener, Subscription
 from barnabas.client.declared import ConsumerSettings
+from barnabas.client.group_offsets import GroupMetadata, GroupOffsets
 from barnabas.client.network.failures import TimedOut
 from barnabas.client.network.network import Network
 from barnabas.client.settings import Long, PositiveInt, SettingsSignature, Unique, checked, hot, sound
@@ -385,6 +386,15 @@ class Consumer(Unique):
             lambda: self._network.wait_for(ask, self._api_timeout, "Asking the group")
         )
         return {partition: Offset(at.offset) for partition, at in found.items()}
+
+    def group_metadata(self) -> GroupMetadata:
+        """What the group knows this consumer by: a producer sends it along with offsets of its own choice."""
+        return self._session.metadata
+
+    def offsets_to_send(self) -> GroupOffsets:
+        """All that polls have given, for `Producer.send_offsets`, which commits it with a transaction."""
+        with self._in_use():
+            return self._session.offsets_to_send()
 
     # For `async_consumer`, which waits in its own way
 

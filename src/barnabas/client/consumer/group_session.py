@@ -18,6 +18,7 @@ from barnabas.client.consumer.member import Handover, Member
 from barnabas.client.consumer.membership import Membership
 from barnabas.client.consumer.reading import NO_EPOCH, Position
 from barnabas.client.consumer.subscription import Subscription
+from barnabas.client.group_offsets import GroupMetadata, GroupOffsets, NextOffset
 from barnabas.client.network.coordinator_link import CoordinatorLink
 from barnabas.client.network.network import Network
 from barnabas.errors import BarnabasError, Refused
@@ -198,6 +199,26 @@ class GroupSession:
             membership.wake()
 
     # Commits
+
+    @property
+    def metadata(self) -> GroupMetadata:
+        """In whose name offsets are committed."""
+        self._need_group()
+        with self._lock:
+            member = self.member
+            if member is None:
+                return GroupMetadata(self.group or "")
+            return GroupMetadata(self.group or "", member.generation, member.id, member.instance_id)
+
+    def offsets_to_send(self) -> GroupOffsets:
+        """What polls have given, for a producer to commit with its transaction."""
+        if self._interval is not None:
+            raise BarnabasError(
+                "This consumer commits by itself, so a transaction that is aborted would be committed in part: "
+                "give it enable_auto_commit=False."
+            )
+        offsets = {where: NextOffset(*at) for where, at in self._wanted(None).items()}
+        return GroupOffsets(self.metadata, offsets)
 
     def commit_given(self, deadline: float, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Commit what polls have given, if commits are automatic. After a failure its records come again."""

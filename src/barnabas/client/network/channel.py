@@ -24,7 +24,7 @@ from barnabas.errors import Code, Refused
 from barnabas.types import Buffer
 from barnabas.wire.batch import BatchInTwo
 from barnabas.wire.codec import Message
-from barnabas.wire.conversation import Call, Conversation, Nonsense
+from barnabas.wire.conversation import Call, Conversation, Features, Nonsense
 
 Endpoint: TypeAlias = tuple[int, Any]
 """A family and a socket address, as getaddrinfo gives them."""
@@ -56,8 +56,9 @@ class PendingCall(Call):
         done: Callable[[Any], None],
         now: float,
         seconds: float,
+        versions: tuple[int, int] | None = None,
     ) -> None:
-        super().__init__(request, answer)
+        super().__init__(request, answer, versions)
         self.done = done
         self.seconds = seconds
         self.deadline = now + seconds
@@ -123,6 +124,11 @@ class Channel:
         self._queued: deque[PendingCall] = deque()
         """What is asked once the connection is open."""
         self._out: deque[Buffer] = deque()
+
+    @property
+    def features(self) -> Features:
+        """What the broker says that its cluster has agreed on."""
+        return self._conversation.features
 
     @property
     def is_busy(self) -> bool:

@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable
+from enum import IntEnum
 from typing import Any, Generic, TypeVar
 
 from barnabas.client.declared import ConnectedSettings, default_of
@@ -22,6 +23,7 @@ from barnabas.client.network.refresher import Refresher
 from barnabas.errors import Code, Refused
 from barnabas.types import BrokerId
 from barnabas.wire.codec import Message
+from barnabas.wire.conversation import Features
 from barnabas.wire.messages.coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
@@ -34,6 +36,17 @@ _CONNECT_S = 10.0
 _LONGEST_PAUSE_S = 1.0
 """What Kafka calls reconnect.backoff.max.ms and retry.backoff.max.ms."""
 _JITTER = 0.2
+
+
+class CoordinatorKind(IntEnum):
+    """What a coordinator looks after, as FindCoordinator has it."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+    @property
+    def word(self) -> str:
+        return "Group" if self is CoordinatorKind.GROUP else "Transactional id"
 
 
 class Outcome(Generic[T]):
@@ -82,6 +95,8 @@ class Network(Loop):
         self.retry_backoff = retry_backoff_ms / 1000
         self.metadata = Metadata()
         self.scratch = memoryview(bytearray(_SCRATCH))
+        self.features = Features()
+        """What the cluster has agreed on, by the newest word of any broker."""
         self._max_idle = connections_max_idle_ms / 1000
         self._pauses: dict[Address, tuple[int, float]] = {}
         """Addresses that did not answer: how often in a row, and when to try again."""
@@ -106,6 +121,7 @@ class Network(Loop):
         *,
         wait: float = 0.0,
         lane: str = "",
+        versions: tuple[int, int] | None = None,
     ) -> PendingCall | None:
         """Send a request to a broker, or to any; `done` gets the answer, or a Refused that says why there is none.
 
@@ -113,7 +129,8 @@ class Network(Loop):
 
         `wait` is what the broker may take on purpose, as in a long-polling fetch: it comes on top of
         request.timeout.ms. A `lane` is a connection of its own: its requests are pipelined and answered in order, and
-        never wait behind those of another lane.
+        never wait behind those of another lane. `versions` are the lowest and the highest that will do, of a certain
+        broker; otherwise the newest that both sides speak is taken.
         """
         if self._is_closed:
             self.soon(lambda: done(Closed()))
@@ -129,7 +146,7 @@ class Network(Loop):
             self.soon(lambda: done(Refused(Code.BROKER_NOT_AVAILABLE, text)))
             return None
         now = time.monotonic()
-        call = PendingCall(request, answer, done, now, seconds)
+        call = PendingCall(request, answer, done, now, seconds, versions)
         self.channel(broker.address, lane).ask(call, now)
         return call
 
@@ -182,8 +199,13 @@ class Network(Loop):
         for pause in list(self.pauses):
             pause.end(Closed())
 
-    def find_coordinator(self, group: str, done: Callable[[BrokerId | Refused], None]) -> None:
-        """Which broker looks after a group; it can be asked from then on."""
+    def find_coordinator(
+        self,
+        key: str,
+        done: Callable[[BrokerId | Refused], None],
+        kind: CoordinatorKind = CoordinatorKind.GROUP,
+    ) -> None:
+        """Which broker looks after a group, or a transactional id; it can be asked from then on."""
 
         def found(answer: FindCoordinatorResponse | Refused) -> None:
             if isinstance(answer, Refused):
@@ -191,7 +213,7 @@ class Network(Loop):
                 return
             each = answer.coordinators[0] if answer.coordinators else answer
             try:
-                check(each.error_code, f"Group {group!r}", each.error_message)
+                check(each.error_code, f"{kind.word} {key!r}", each.error_message)
             except Refused as refused:
                 done(refused)
                 return
@@ -199,7 +221,7 @@ class Network(Loop):
             self.metadata.add_broker(Broker(node, each.host, each.port))
             done(node)
 
-        request = FindCoordinatorRequest(key=group, coordinator_keys=[group])
+        request = FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=[key])
         self.ask(None, request, FindCoordinatorResponse, found)
 
     # Metadata
@@ -273,6 +295,8 @@ class Network(Loop):
 
     def opened(self, channel: Channel) -> None:
         self._pauses.pop(channel.address, None)
+        if channel.features.epoch >= self.features.epoch:
+            self.features = channel.features
 
     def closed(self, channel: Channel, why: Refused) -> None:
         for key, each in list(self._channels.items()):

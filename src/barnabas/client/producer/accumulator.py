@@ -23,6 +23,8 @@ from barnabas.wire.records import Headers
 _LONGEST_PAUSE_S = 1.0
 _IN_HAND_S = 0.001
 """After which a batch is looked at again that was in hand."""
+_FIRST_LOOK_S = 0.002
+"""The pause while the transaction before is being ended: that takes milliseconds."""
 _MOST_NUMBERED = 5
 """Batches of a producer that a broker remembers: with more in flight a repeated one could pass for new."""
 
@@ -63,6 +65,10 @@ _REFUSED_BEFORE_WRITING = (
         Code.LEADER_NOT_AVAILABLE,
         Code.NOT_ENOUGH_REPLICAS,
         Code.THROTTLING_QUOTA_EXCEEDED,
+        Code.PRODUCER_FENCED,
+        Code.INVALID_TXN_STATE,
+        Code.CONCURRENT_TRANSACTIONS,
+        Code.TRANSACTION_ABORTABLE,
     }
 )
 """Refusals of an attempt that wrote nothing. NOT_LEADER_OR_FOLLOWER is none of them: a leader that is replaced while
@@ -84,9 +90,12 @@ class Accumulator:
         retry_backoff: float,
         retries: int,
         is_idempotent: bool,
+        is_transactional: bool = False,
     ) -> None:
         self.topics: dict[str, TopicState] = {}
-        self.numbers = Numbering(is_idempotent=is_idempotent)
+        self.numbers = Numbering(is_idempotent=is_idempotent, is_transactional=is_transactional)
+        self.admits: Callable[[TopicPartition], bool] | None = None
+        """Whether a partition's batches may go now; None where there are no transactions, which may forbid it."""
         self.free = buffer_memory
         self.starving = 0
         """Threads that wait for memory: until there is some, nothing lingers."""
@@ -208,7 +217,7 @@ class Accumulator:
             node = leader_of(state.partition)
             if node is None:
                 self.lacks_leader = True
-            elif self.numbers.producer is not None:
+            elif self.numbers.producer is not None and (self.admits is None or self.admits(state.partition)):
                 room = self._max_in_flight - flights.get(node, 0)
                 self._drain_partition(state, node, requests.setdefault(node, []), room, now)
         # The next turn begins with another partition: none is always last when requests are full.
@@ -333,6 +342,9 @@ class Accumulator:
             self._send_again(self.numbers.halved(wire))
         elif self._is_idempotent and code in _MISSING:
             if self.numbers.is_first(wire):
+                if self.numbers.is_transactional:
+                    self._fail(wire, failure)  # which ends the transaction, and so the epoch
+                    return
                 state.needs_epoch = True
             self._try_again(wire, failure, now)
         elif code in RETRIABLE:
@@ -365,8 +377,12 @@ class Accumulator:
         if wire.attempts > self._retries or now >= wire.created + self._delivery_timeout:
             self._fail(wire, failure)
             return
-        pause = min(self._retry_backoff * 2.0 ** min(wire.attempts - 1, 20), _LONGEST_PAUSE_S)
-        state.not_before = max(state.not_before, now + max(pause, self._retry_backoff))
+        doublings = 2.0 ** min(wire.attempts - 1, 20)
+        if failure.code is Code.CONCURRENT_TRANSACTIONS:
+            pause = min(_FIRST_LOOK_S * doublings, self._retry_backoff)
+        else:
+            pause = max(min(self._retry_backoff * doublings, _LONGEST_PAUSE_S), self._retry_backoff)
+        state.not_before = max(state.not_before, now + pause)
         self._send_again([wire])
 
     def _send_again(self, wires: Sequence[WireBatch]) -> None:
@@ -413,6 +429,18 @@ class Accumulator:
                 self._settle(batch, -1, -1, never_sent(failure))
             state.resend.clear()
             state.queue.clear()
+
+    def drop_waiting(self, failure: BarnabasError) -> None:
+        """Give up what has no number yet."""
+        for state in self._listed:
+            state.shut()
+            while state.queue:
+                self._settle(state.queue.popleft(), -1, -1, failure)
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether nothing is on its way."""
+        return all(state.is_idle for state in self._listed)
 
     def shut(self) -> None:
         """Nothing more comes into any batch."""

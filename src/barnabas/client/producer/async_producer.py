@@ -6,14 +6,17 @@ async with AsyncProducer(bootstrap_servers="localhost:9092") as producer:
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Unpack
 
 from barnabas.client.declared import BOOTSTRAP_SERVERS, ProducerSettings
+from barnabas.client.group_offsets import GroupMetadata, NextOffset, Reader
 from barnabas.client.producer.batches import Sent
 from barnabas.client.producer.producer import Producer
 from barnabas.client.producer.sent_table import SentTable
+from barnabas.client.producer.transaction_questions import PreparedTransaction
+from barnabas.client.producer.transactional import OpenTransaction, offsets_of
 from barnabas.client.serializers import GivenHeaders
 from barnabas.client.settings import SettingsSignature, Unique
 from barnabas.errors import BarnabasError
@@ -75,6 +78,60 @@ class AsyncProducer(Unique):
         """Queue the rows of a table; the future it gives is awaited for where they are stored."""
         return await asyncio.to_thread(self._producer.send_table, topic, table, **columns)  # type: ignore[arg-type]
 
+    # Transactions
+
+    def transaction(self) -> "AsyncTransaction":
+        """A transaction for an `async with` block, which commits where it ends and aborts where it raises."""
+        return AsyncTransaction(self)
+
+    async def init_transactions(
+        self,
+        *,
+        keep_prepared: bool = False,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> PreparedTransaction | None:
+        """Become the one producer with this transactional id. See `Producer`, as for all that follows."""
+        return await asyncio.to_thread(
+            lambda: self._producer.init_transactions(keep_prepared=keep_prepared, timeout=timeout)
+        )
+
+    async def begin_transaction(self) -> None:
+        """Open a transaction."""
+        await asyncio.to_thread(self._producer.begin_transaction)
+
+    async def commit_transaction(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
+        """Store what was sent, and let it count."""
+        await asyncio.to_thread(self._producer.commit_transaction, timeout)
+
+    async def abort_transaction(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
+        """Let nothing count of what was sent."""
+        await asyncio.to_thread(self._producer.abort_transaction, timeout)
+
+    async def prepare_transaction(self, timeout: float | None = None) -> PreparedTransaction:  # noqa: ASYNC109
+        """Store what was sent, and leave its end to be decided."""
+        return await asyncio.to_thread(self._producer.prepare_transaction, timeout)
+
+    async def complete_transaction(
+        self,
+        prepared: PreparedTransaction | str,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> bool:
+        """Commit a prepared transaction if it is this one, or else abort it."""
+        return await asyncio.to_thread(self._producer.complete_transaction, prepared, timeout)
+
+    async def send_offsets(
+        self,
+        read: Mapping[TopicPartition, int | NextOffset] | Reader,
+        group: str | GroupMetadata | None = None,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> None:
+        """Commit, with the transaction, what a consumer has given so far; or these offsets of next records."""
+        if not isinstance(read, Mapping):
+            found = offsets_of(read)  # here, in the task that the consumer belongs to
+            read, group = found.offsets, found.group
+        await asyncio.to_thread(lambda: self._producer.send_offsets(read, group, timeout=timeout))
+
     async def flush(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
         """Wait until everything sent so far has its outcome; raises the first failure that was not looked at."""
         await asyncio.to_thread(self._producer.flush, timeout)
@@ -101,3 +158,27 @@ class AsyncProducer(Unique):
         except BarnabasError:
             if kind is None:  # what went wrong in the block is the better story
                 raise
+
+
+class AsyncTransaction:
+    """A transaction in an `async with` block: what is sent in it counts together, or not at all."""
+
+    def __init__(self, producer: AsyncProducer) -> None:
+        self._producer = producer
+        self._open = OpenTransaction(producer._producer)
+        self.send = producer.send
+        self.send_table = producer.send_table
+        self.send_offsets = producer.send_offsets
+        self.commit = producer.commit_transaction
+        self.abort = producer.abort_transaction
+        self.prepare = producer.prepare_transaction
+
+    async def __aenter__(self) -> "AsyncTransaction":
+        await self._producer.begin_transaction()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # It is ended even where the caller no longer waits for it.
+        await asyncio.shield(asyncio.to_thread(self._open.__exit__, kind, error, trace))

@@ -20,8 +20,10 @@ _HALF_A_TURN = 1 << 30
 class Numbering:
     """The identity of a producer; without idempotence it has none, and numbers nothing."""
 
-    def __init__(self, *, is_idempotent: bool) -> None:
+    def __init__(self, *, is_idempotent: bool, is_transactional: bool = False) -> None:
         self.is_idempotent = is_idempotent
+        self.is_transactional = is_transactional
+        """The transactions' coordinator gives out epochs: none is begun here."""
         self.producer: ProducerIdentity | None = None if is_idempotent else NO_IDENTITY
         """The identity that numbers the batches; None until a broker has given an id."""
 
@@ -41,6 +43,8 @@ class Numbering:
         is_behind = state.producer != self.producer
         if state.needs_epoch:
             if not is_behind:
+                if self.is_transactional:
+                    return
                 self._end_epoch()
         elif not is_behind or state.resend:
             return  # what is to be sent again keeps its numbers, of whichever epoch

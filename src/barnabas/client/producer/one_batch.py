@@ -20,10 +20,13 @@ LARGEST = 32 * 1024
 class Envelope:
     """What surrounds the batches of one partition."""
 
-    __slots__ = ("_acks", "_partition", "_timeout_ms", "beginning")
+    __slots__ = ("_acks", "_partition", "_timeout_ms", "_transactional_id", "beginning")
 
-    def __init__(self, partition: TopicPartition, acks: int, timeout_ms: int) -> None:
+    def __init__(
+        self, partition: TopicPartition, acks: int, timeout_ms: int, transactional_id: str | None = None
+    ) -> None:
         self._partition = partition
+        self._transactional_id = transactional_id
         self._acks = acks
         self._timeout_ms = timeout_ms
         chunks: list[Any] = encode(self.around(b""), APIS[ApiKey.PRODUCE].highest)
@@ -35,7 +38,7 @@ class Envelope:
         """The request, as one makes it for any number of batches."""
         part = ProducePartition(index=self._partition.partition, records=memoryview(records))
         topic = ProduceTopic(name=self._partition.topic, partition_data=[part])
-        return ProduceRequest(acks=self._acks, timeout_ms=self._timeout_ms, topic_data=[topic])
+        return ProduceRequest(self._transactional_id, self._acks, self._timeout_ms, [topic])
 
 
 _EMPTY = b"\x01"

@@ -31,6 +31,8 @@ from barnabas.client.producer.partition_state import PartitionState, TopicState
 from barnabas.client.producer.sender import Sender
 from barnabas.client.producer.sent_table import PartlySent, SentTable
 from barnabas.client.producer.topic_wish import TopicWish
+from barnabas.client.producer.transactional import Transactional, transactions_of
+from barnabas.client.producer.transactor import Transactor
 from barnabas.client.serializers import (
     GivenHeaders,
     as_bytes,
@@ -48,7 +50,7 @@ _ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 _AT_EXIT_S = 5.0
 
 
-class Producer(FastSend, Unique):
+class Producer(FastSend, Transactional, Unique):
     """Sends records to topics. For any number of threads."""
 
     __signature__ = SettingsSignature()
@@ -71,6 +73,7 @@ class Producer(FastSend, Unique):
                 "An idempotent producer needs max_in_flight_requests_per_connection to be 5 or less."
             )
         can_be = to_all and max_in_flight <= 5 and retries > 0
+        transactions = transactions_of(settings, can_be=can_be and enable_idempotence is not False)
         codec = Compression.named(settings["compression_type"])
         self._key_serializer = serializer(settings["key_serializer"], "key_serializer")
         self._value_serializer = serializer(settings["value_serializer"], "value_serializer")
@@ -103,7 +106,11 @@ class Producer(FastSend, Unique):
             retry_backoff=settings["retry_backoff_ms"] / 1000,
             retries=retries,
             is_idempotent=can_be if enable_idempotence is None else enable_idempotence,
+            is_transactional=transactions is not None,
         )
+        self._transactor = None
+        if transactions is not None:
+            self._transactor = Transactor(self._network, transactions, self._accumulator, lock)
         self._sender = Sender(
             self._network,
             self._accumulator,
@@ -112,6 +119,7 @@ class Producer(FastSend, Unique):
             acks=_ACKS[str(acks)],
             codec=codec,
             request_timeout_ms=settings["request_timeout_ms"],
+            transactor=self._transactor,
         )
         # Bytes without headers take the short way through `send`, unless a serializer or a partitioner has to see them.
         asked = settings["partitioner"] or self._key_serializer or self._value_serializer
@@ -171,8 +179,7 @@ class Producer(FastSend, Unique):
         chosen = self._chooser.choose(found, key, partition)
         now = time.monotonic()
         with self._lock:
-            if self._is_closed:
-                raise BarnabasError("The producer is closed.")
+            self._refuse_to_take()
             state = chosen or self._sticky(found, size)
             pair = self._accumulator.append(state, value, key, pairs, timestamp, size, now)
             if pair is None:
@@ -241,8 +248,7 @@ class Producer(FastSend, Unique):
         size = len(section.body) + HEADER_SIZE
         now = time.monotonic()
         with self._lock:
-            if self._is_closed:
-                raise BarnabasError("The producer is closed.")
+            self._refuse_to_take()
             batch = self._accumulator.append_section(state, section, now)
             if batch is None:
                 batch = self._wait_for_room(
@@ -279,13 +285,15 @@ class Producer(FastSend, Unique):
     def close(self, timeout: float | None = None) -> None:
         """Deliver everything, and hang up; what is not delivered after `timeout` seconds fails.
 
-        Raises the first failure that was not looked at.
+        A transaction that is open is aborted. Raises the first failure that was not looked at.
         """
         if self._is_forked:
             self._finish.detach()
             self._network.close(0)
             return
         self._refuse_in_the_midst()
+        if not self._is_closed:
+            self._abort_what_is_open(timeout)
         with self._lock:  # nothing is queued after this
             if self._is_closed:
                 return
@@ -363,7 +371,8 @@ class Producer(FastSend, Unique):
         accumulator = self._accumulator
         accumulator.starving += 1
         try:
-            while not self._is_closed:
+            while True:
+                self._refuse_to_take()
                 self._sender.wake()
                 left = deadline - time.monotonic()
                 if left <= 0:
@@ -372,12 +381,19 @@ class Producer(FastSend, Unique):
                         f"{self._buffer_memory} bytes of buffer.memory are on their way."
                     )
                 self._room.wait(left)
-                found = None if self._is_closed else append()
+                self._refuse_to_take()
+                found = append()
                 if found is not None:
                     return found
         finally:
             accumulator.starving -= 1
-        raise BarnabasError("The producer is closed.")
+
+    def _refuse_to_take(self) -> None:
+        """Called with the lock: no record may come now."""
+        if self._is_closed:
+            raise BarnabasError("The producer is closed.")
+        if self._transactor is not None:
+            self._transactor.machine.check_open()
 
     def _has_reason_to_wake(self, state: PartitionState, now: float) -> bool:
         """Called with the lock, after a batch was opened."""

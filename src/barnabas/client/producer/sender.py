@@ -22,9 +22,10 @@ from barnabas.client.producer.accumulator import Accumulator
 from barnabas.client.producer.batches import Batch, section_of, wait_for
 from barnabas.client.producer.one_batch import LARGEST, Envelope, OneBatch
 from barnabas.client.producer.partition_state import BatchRequest, ProducerIdentity, WireBatch
+from barnabas.client.producer.transactor import Transactor
 from barnabas.errors import BarnabasError, Code, Refused
 from barnabas.types import BrokerId, Buffer, TopicPartition
-from barnabas.wire.batch import BatchInTwo, wrap_apart, wrap_records
+from barnabas.wire.batch import TRANSACTIONAL, BatchInTwo, wrap_apart, wrap_records
 from barnabas.wire.compression import Compression
 from barnabas.wire.messages.produce import ProducePartition, ProduceRequest, ProduceResponse, ProduceTopic
 from barnabas.wire.messages.producers import InitProducerIdRequest, InitProducerIdResponse
@@ -59,8 +60,12 @@ class Sender:
         acks: int,
         codec: Compression,
         request_timeout_ms: int,
+        transactor: Transactor | None = None,
     ) -> None:
         self._network = network
+        self._transactor = transactor
+        self._transactional_id = None if transactor is None else transactor.machine.id
+        self._attributes = codec | (TRANSACTIONAL if transactor is not None else 0)
         self._accumulator = accumulator
         self._lock = lock
         self._room = room
@@ -78,6 +83,8 @@ class Sender:
         self._unseen: deque[Batch] = deque(maxlen=_MOST_UNSEEN)
         accumulator.hurry = self.hurry
         accumulator.carrier = network
+        if transactor is not None:
+            transactor.sender = self
         network.metadata.subscribe(self._learn)
 
     def wake(self, *, is_urgent: bool = True) -> None:
@@ -111,13 +118,17 @@ class Sender:
             if accumulator.next_at <= now:
                 self._recall([each for each in self._flying if accumulator.is_overdue(each.request, now)])
                 accumulator.expire(now)
+            if self._transactor is not None:
+                self._transactor.note(list(accumulator.settled))
             requests = accumulator.drain(now, self._leader_of, self._flights)
             next_at = accumulator.next_at
             settled = self._take_settled()
         self._tell(settled)  # first: a thread may be waiting
         for each in requests:
             self._send(each)
-        if accumulator.numbers.producer is None:
+        if self._transactor is not None:
+            self._transactor.step()
+        elif accumulator.numbers.producer is None:
             self._ask_for_id()
         if is_stale or accumulator.lacks_leader:
             self._network.refresh_soon()
@@ -156,7 +167,8 @@ class Sender:
             self._network.later(0.0, partial(done, unwritten))
             return
         if self._acks:
-            flight.call = self._network.ask(node, message, ProduceResponse, done)
+            versions = None if self._transactor is None else self._transactor.produce_versions
+            flight.call = self._network.ask(node, message, ProduceResponse, done, versions=versions)
         else:
             flight.call = self._network.tell(node, message, done)
 
@@ -177,7 +189,9 @@ class Sender:
                 partition = wire.owner.partition
                 envelope = self._envelopes.get(partition)
                 if envelope is None:
-                    envelope = Envelope(partition, self._acks, self._request_timeout_ms)
+                    envelope = Envelope(
+                        partition, self._acks, self._request_timeout_ms, self._transactional_id
+                    )
                     self._envelopes[partition] = envelope
                 return OneBatch(envelope, records)
         topics: dict[str, ProduceTopic] = {}
@@ -189,13 +203,14 @@ class Sender:
             part = ProducePartition(index, self._encode(wire))  # type: ignore[arg-type]  # any chunk will do
             topic.partition_data.append(part)
         return ProduceRequest(
-            acks=self._acks, timeout_ms=self._request_timeout_ms, topic_data=list(topics.values())
+            self._transactional_id, self._acks, self._request_timeout_ms, list(topics.values())
         )
 
     def _encode(self, wire: WireBatch) -> Buffer | BatchInTwo:
         if wire.encoded is None:
             section = wire.section = wire.section or section_of(wire.batches)
             facts = {
+                "attributes": self._attributes,
                 "base_timestamp": section.base_timestamp,
                 "max_timestamp": section.max_timestamp,
                 "producer_id": wire.producer.id,
@@ -205,7 +220,7 @@ class Sender:
             if len(section.body) > _LARGE and not self._codec:
                 wire.encoded = wrap_apart(section.body, section.count, **facts)
             else:
-                wire.encoded = wrap_records(section.body, section.count, attributes=self._codec, **facts)
+                wire.encoded = wrap_records(section.body, section.count, **facts)
         return wire.encoded
 
     def _answered(self, flight: Flight, answer: ProduceResponse | Refused | None) -> None:
@@ -295,13 +310,23 @@ class Sender:
         except BarnabasError:
             pass  # closed already, or by a process that was forked since
         self._network.close(timeout)
+        if self._transactor is not None:
+            self._transactor.close()
 
     def _fail_all(self, failure: Refused) -> None:
         with self._lock:
-            self._recall(list(self._flying))
-            self._accumulator.fail_all(failure)
+            self.give_up(failure)
             settled = self._take_settled()
         self._tell(settled)
+
+    def give_up(self, failure: BarnabasError) -> None:
+        """With the lock: nothing that is on its way is sent any more, or again."""
+        self._recall(list(self._flying))
+        self._accumulator.fail_all(failure)
+
+    def forget_failures(self) -> None:
+        """Any thread: what has failed so far is nothing to tell of any more."""
+        self._unseen.clear()
 
     def _ask_for_id(self) -> None:
         if self._is_asking_for_id:
