@@ -30,6 +30,7 @@ from barnabas.wire.batch import (
     headers,
 )
 from barnabas.wire.compression import Compression
+from tests.log.batches import committed_records
 
 NOW = 1_700_000_000_000
 DAY = 86_400_000
@@ -58,7 +59,7 @@ def append(log: Log, *pairs: tuple[bytes | None, bytes | None], now: int = NOW, 
 def end_transaction(log: Log, pid: int, *, commit: bool) -> None:
     record = Record(0, NOW, pack(">hh", 0, int(commit)), pack(">hi", 0, 0))
     batch = encode_batch([record], producer_id=pid, producer_epoch=0, transactional=True, control=True)
-    log.append(memoryview(bytearray(batch)), epoch=0, now=NOW, internal=True)
+    log.append_marker(memoryview(bytearray(batch)), epoch=0, now=NOW)
 
 
 def fill(log: Log, count: int = 60, keys: int = 5) -> None:
@@ -414,6 +415,24 @@ def test_an_aborted_value_replaces_nothing() -> None:
     assert newest(records(log))[b"k"] == b"committed"
 
 
+def test_readers_hear_of_an_aborted_transaction_for_as_long_as_its_marker_is_there() -> None:
+    """Without the marker they would skip what the producer has committed since."""
+    disk = SimulatedDisk()
+    log = open_log(disk)
+    append(log, (b"k", b"aborted"), producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+    end_transaction(log, 1, commit=False)
+    append(log, (b"k", b"kept"), producer_id=1, producer_epoch=0, base_sequence=1, transactional=True)
+    end_transaction(log, 1, commit=True)
+    for days in range(4):
+        roll(log)
+        clean(log, now=NOW + days * DAY)
+        (kept,) = [r for r in committed_records(log, log.end) if r.key == b"k"]
+        assert kept.value == b"kept"
+        log = open_log(disk)
+    assert not any(header.is_control and header.count for header, _ in batches(log) if header.base_offset < 2)
+    assert not any(len(segment.aborted) for segment in log.segments)
+
+
 def test_an_undecided_value_replaces_nothing() -> None:
     log = open_log(SimulatedDisk())
     append(log, (b"k", b"1"))
@@ -492,6 +511,8 @@ def test_whatever_is_aborted_readers_of_committed_records_miss_nothing(
         assert all(written[r.offset] == r for r in found)
         wanted = [r for offset, r in written.items() if offset not in aborted | undecided]
         assert newest(found) == newest(wanted)
+        open_from = min(undecided, default=log.end)
+        assert committed_records(log, open_from, max_bytes=1) == [r for r in found if r.offset < open_from]
         check_chain(log)
 
 

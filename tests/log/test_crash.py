@@ -11,10 +11,20 @@ from barnabas.log import log as log_module
 from barnabas.log.log import Log
 from barnabas.log.producers import StoredBatch
 from barnabas.log.segment import CLEANED, Segment
+from barnabas.log.transactions.markers import marker_batch
 from barnabas.testing.disk import PowerCut, SimulatedDisk, Survival
 from barnabas.types import LeaderEpoch, Millis, Offset
 from barnabas.wire.batch import BatchHeader, read_header
-from tests.log.batches import NOW, SMALL, append, batch, check_files, check_producers, stored_batches
+from tests.log.batches import (
+    NOW,
+    SMALL,
+    append,
+    batch,
+    check_files,
+    check_producers,
+    check_transactions,
+    stored_batches,
+)
 
 FOLDER = "data/topic-0"
 SURVIVALS = [Survival.NOTHING, Survival.PREFIX, Survival.SECTORS]
@@ -29,8 +39,9 @@ RETENTION = TopicConfig(
 class Story:
     """A seeded life of one log, and what must be true of it whenever the power goes."""
 
-    def __init__(self, disk: SimulatedDisk, seed: int) -> None:
+    def __init__(self, disk: SimulatedDisk, seed: int, *, is_transactional: bool = False) -> None:
         self.disk = disk
+        self.is_transactional = is_transactional
         self.random = Random(seed)
         self.now = NOW
         self.epoch = 0
@@ -58,6 +69,8 @@ class Story:
             self.replicate,
             self.lead,
         ]
+        if self.is_transactional:
+            deeds += [self.write_in_transaction] * 6 + [self.end_transaction] * 5
         for _ in range(steps):
             self.now = Millis(self.now + self.random.randint(0, 30))
             self.random.choice(deeds)()
@@ -76,6 +89,35 @@ class Story:
             self.log.append(made, epoch=LeaderEpoch(self.epoch), now=self.now)
         finally:
             # What is being written when the power goes may be there afterwards.
+            if read_header(made).base_offset == end:
+                self.history.append(bytes(made))
+
+    def write_in_transaction(self) -> None:
+        pid = self.random.randint(10, 12)
+        state = self.log.producers.by_id.get(pid)
+        sequence = state.next_sequence if state else 0
+        made = batch(
+            bytes(self.random.randint(1, 60)),
+            timestamp=self.now,
+            pid=pid,
+            sequence=sequence,
+            transactional=True,
+        )
+        end = self.log.end
+        try:
+            self.log.append(made, epoch=LeaderEpoch(self.epoch), now=self.now)
+        finally:
+            if read_header(made).base_offset == end:
+                self.history.append(bytes(made))
+
+    def end_transaction(self) -> None:
+        """Also one that has no transaction to end: coordinators repeat markers."""
+        pid, commit = self.random.randint(10, 12), self.random.random() < 0.3
+        made = memoryview(marker_batch(pid, 0, 0, commit=commit, now=self.now))
+        end = self.log.end
+        try:
+            self.log.append_marker(made, epoch=LeaderEpoch(self.epoch), now=self.now)
+        finally:
             if read_header(made).base_offset == end:
                 self.history.append(bytes(made))
 
@@ -145,6 +187,7 @@ class Story:
         assert stored_batches(rescued) == stored_batches(self.log)
         check_files(rescued)
         check_producers(rescued)
+        check_transactions(rescued)
         assert _recent(rescued) == _recent(self.log)
         self.log = self.reopen(self.disk, clean=True)
 
@@ -163,6 +206,7 @@ class Story:
         assert any(found == _between(history, log.start, log.end) for history in histories)
         check_files(log)
         check_producers(log)
+        check_transactions(log)
         end = log.end
         assert append(log, b"goes on", epoch=self.epoch + 1, now=self.now) == end
         assert len(stored_batches(log)) == len(found) + 1
@@ -180,13 +224,13 @@ def _between(history: list[bytes], start: Offset, end: Offset) -> list[bytes]:
     return [data for header, data in found if header.next_offset > start and header.base_offset < end]
 
 
-def _lives(seed: int, steps: int) -> Iterator[Story]:
+def _lives(seed: int, steps: int, *, is_transactional: bool = False) -> Iterator[Story]:
     """The same story again and again, cut off at each operation in turn."""
-    whole = Story(SimulatedDisk(), seed)
+    whole = Story(SimulatedDisk(), seed, is_transactional=is_transactional)
     whole.live(steps)
     for operation in range(whole.disk.operations, 8, -1):
         disk = SimulatedDisk()
-        story = Story(disk, seed)
+        story = Story(disk, seed, is_transactional=is_transactional)
         disk.stop_at = operation
         with pytest.raises(PowerCut):
             story.live(steps)
@@ -205,6 +249,14 @@ def noted(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("seed", range(3))
 def test_a_crash_at_any_operation_loses_nothing_that_was_flushed(seed: int) -> None:
     for story in _lives(seed, steps=60):
+        for survival in SURVIVALS:
+            story.check_after_crash(story.disk.crash(survival, seed=seed * 1000 + story.disk.operations))
+
+
+@pytest.mark.usefixtures("noted")
+@pytest.mark.parametrize("seed", range(10, 12))
+def test_a_crash_at_any_operation_leaves_transactions_as_their_batches_say(seed: int) -> None:
+    for story in _lives(seed, steps=70, is_transactional=True):
         for survival in SURVIVALS:
             story.check_after_crash(story.disk.crash(survival, seed=seed * 1000 + story.disk.operations))
 

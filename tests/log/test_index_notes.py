@@ -158,7 +158,7 @@ def test_the_file_of_notes_does_not_grow_for_ever() -> None:
     assert len(read_whole(disk, f"{FOLDER}/{NAME}")) < 60_000
     again = IndexNotes(disk, FOLDER)
     for base in range(9_995, 10_000):
-        assert again.newest(Offset(base)) == (base, base + 1, 100, 8, 12)
+        assert again.newest(Offset(base)) == (base, base + 1, 100, 8, 12, 0)
 
 
 def _jumping(disk: SimulatedDisk) -> Log:

@@ -10,7 +10,8 @@ from fastcrc.crc32 import iscsi as crc32c
 
 from barnabas.errors import Code, Refused
 from barnabas.log import recent_batches
-from barnabas.log.producers import CorruptSnapshot, Marker, ProducerStates, read_marker
+from barnabas.log.producers import CorruptSnapshot, ProducerStates
+from barnabas.log.transactions.markers import Marker, read_marker
 from barnabas.wire.batch import CONTROL, TRANSACTIONAL, BatchHeader, Record, encode_batch, read_header
 
 DAY = 86_400_000
@@ -294,7 +295,7 @@ def test_a_transaction_is_unstable_until_its_marker_is_below_the_high_watermark(
     assert states.first_unstable == 10
     control = marker_batch(commit=True, pid=1, offset=13)
     ended = states.replay(read_header(control), control, NOW)
-    assert ended == (1, 10, 13, False)
+    assert ended == (1, 10, 13, False, 11)
     assert states.first_unstable == 10
     states.acknowledge(13)
     assert states.first_unstable == 10

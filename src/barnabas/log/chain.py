@@ -11,6 +11,7 @@ from struct import Struct
 from barnabas.disk import FileSlice
 from barnabas.log.records import first_reaching, record_section
 from barnabas.log.segment import SWAP, Segment
+from barnabas.log.transactions.aborted import AbortedTransaction
 from barnabas.types import Millis, Offset
 from barnabas.wire.batch import LENGTH_AT, LOG_OVERHEAD, BatchHeader, decode_batch
 
@@ -155,6 +156,23 @@ class SegmentChain:
         if max_bytes < first_size or not first_size:
             first_size = _LENGTH.unpack(segment.file.pread(4, position + LENGTH_AT))[0] + LOG_OVERHEAD
         return FileSlice(segment.file, position, max(max_bytes, first_size))
+
+    def aborted_in(self, offset: Offset, records: FileSlice) -> list[AbortedTransaction]:
+        """The aborted transactions that overlap with what was read from `offset` on.
+
+        A transaction may end in a later segment than it has records in, so these are looked at, too.
+        """
+        upper: Offset | None = None
+        found: list[AbortedTransaction] = []
+        for segment in self.from_offset(offset):
+            if upper is None and segment.is_in(records.file):
+                upper = segment.offset_behind(records.position + records.size)
+            if len(segment.aborted):
+                more, goes_on = segment.aborted.overlapping(offset, segment.end if upper is None else upper)
+                found += more
+                if not goes_on and upper is not None:
+                    break
+        return found
 
     def _place_of(self, segment: Segment, offset: Offset) -> int:
         """Where the first batch that reaches `offset` lies, or the end of the segment."""

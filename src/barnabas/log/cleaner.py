@@ -14,7 +14,7 @@ dropped.
 
 import logging
 import time
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -24,9 +24,10 @@ from barnabas.errors import Code, Refused
 from barnabas.log.compaction import Compactor, KeyMap, Outcomes, Survivor, emptied
 from barnabas.log.log import Log
 from barnabas.log.segment import CLEANED, LARGEST_RELATIVE_OFFSET, Segment
+from barnabas.log.transactions.aborted import AbortedTransaction
 from barnabas.setting import LONG_MAX
 from barnabas.types import Millis, Offset, TopicPartition
-from barnabas.wire.batch import HEADER, HEADER_SIZE, TRANSACTIONAL, BatchHeader, crc_of
+from barnabas.wire.batch import CONTROL, HEADER, HEADER_SIZE, TRANSACTIONAL, BatchHeader, crc_of
 
 DEDUPE_BYTES = 128 * 1024 * 1024
 """log.cleaner.dedupe.buffer.size, unless the broker says otherwise."""
@@ -136,6 +137,8 @@ class Cleaning:
             (producer_id, state.batches[-1].last if state.batches else Offset(-1), state.epoch)
             for producer_id, state in log.producers.by_id.items()
         ]
+        # Read here: the indexes are not for another thread.
+        self._aborted = {each.last: each for source in sources for each in source.segment.aborted}
         self._waiting: list[SegmentToClean] = []
         self._group: list[SegmentToClean] = []
         self._fresh: list[Segment] = []
@@ -261,7 +264,7 @@ class Cleaning:
         Nothing has become of them where it would be the same again.
         """
         group: list[SegmentToClean] = []
-        rewrite = Rewrite(self._disk, self._log.directory, self._waiting[0], self._config)
+        rewrite = Rewrite(self._disk, self._log.directory, self._waiting[0], self._config, self._aborted)
         try:
             is_changed = False
             gone: tuple[memoryview, BatchHeader] | None = None
@@ -299,10 +302,19 @@ class Cleaning:
 class Rewrite:
     """Mutable: the new segments of a round. Small ones are put together, none grows beyond segment.bytes."""
 
-    def __init__(self, disk: Disk, directory: str, first: SegmentToClean, config: TopicConfig) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        first: SegmentToClean,
+        config: TopicConfig,
+        aborted: Mapping[Offset, AbortedTransaction],
+    ) -> None:
+        """`aborted` are the aborted transactions of all segments that are cleaned, by their markers."""
         self._disk = disk
         self._directory = directory
         self._config = config
+        self._aborted = aborted
         self._created = first.segment.created
         self._data = bytearray()
         self._headers: list[BatchHeader] = []
@@ -327,10 +339,21 @@ class Rewrite:
         ):
             self._write()
             self._next(fresh.end)
+        if header.attributes & CONTROL and header.count:
+            self._keep_aborted(Offset(header.base_offset))
         self._data += batch.data
         self._headers.append(header)
         if len(self._data) >= _CHUNK:
             self._write()
+
+    def _keep_aborted(self, marker: Offset) -> None:
+        """Tell readers of an aborted transaction for as long as its marker is there, and no longer.
+
+        Without the marker they would skip the producer's next transactions, too.
+        """
+        aborted = self._aborted.get(marker)
+        if aborted is not None:
+            self.segments[-1].aborted.append(aborted)
 
     def sealed(self) -> list[Segment]:
         """The segments, whole and synced."""

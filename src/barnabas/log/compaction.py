@@ -9,8 +9,8 @@ their batch (as its base timestamp, attribute bit 6, as Kafka does) has passed.
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from barnabas.log.producers import read_marker
 from barnabas.log.records import Span, record_section, spans
+from barnabas.log.transactions.markers import read_marker
 from barnabas.types import Millis, Offset
 from barnabas.wire.batch import (
     CODEC_MASK,

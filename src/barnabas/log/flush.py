@@ -4,14 +4,42 @@ It holds all it needs, so the log may go on being written, rolled and trimmed me
 come back without an error does everything below `end` last.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from barnabas.disk import Disk, File, write_atomically
 from barnabas.log.epochs import EpochStart, LeaderEpochs
 from barnabas.log.index_notes import IndexNote
+from barnabas.log.segment import Segment
 from barnabas.types import Offset
 
 EPOCHS = "leader-epoch-checkpoint"
+
+
+def files_of(
+    segments: Iterable[Segment], active: Segment, *, noted: bool
+) -> tuple[list[File], list[IndexNote]]:
+    """What has to be synced of these segments, and what can be noted of their indexes then.
+
+    The indexes of the active one are made again after a crash, unless they are `noted` this time.
+    """
+    files: list[File] = []
+    notes: list[IndexNote] = []
+    for segment in segments:
+        if segment is active and not noted:
+            files.append(segment.file)
+        else:
+            files += segment.files()
+            notes.append(segment.index_note())
+    return files, notes
+
+
+def take_new_names(segments: Iterable[Segment]) -> bool:
+    """Whether files of aborted transactions were made since this was asked last: their names have to be synced."""
+    made = [segment.aborted for segment in segments if segment.aborted.is_new]
+    for each in made:
+        each.is_new = False
+    return bool(made)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from barnabas.types import Offset
 
 NAME = "index-lengths"
 
-_NOTE = Struct(">qqqqq")
+_NOTE = Struct(">qqqqqq")
 _CRC = Struct(">I")
 _SIZE = _NOTE.size + _CRC.size
 _MOST = 1024
@@ -36,6 +36,7 @@ class IndexNote(NamedTuple):
     size: int
     index_bytes: int
     time_index_bytes: int
+    aborted_bytes: int = 0
 
 
 class IndexNotes:

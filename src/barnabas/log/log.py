@@ -13,13 +13,13 @@ from struct import Struct
 from typing import NamedTuple
 
 from barnabas.config import TopicConfig
-from barnabas.disk import Disk, File, FileSlice, SyncFailed
+from barnabas.disk import Disk, FileSlice, SyncFailed
 from barnabas.errors import Code, Refused
 from barnabas.log.chain import SegmentChain
 from barnabas.log.epochs import EpochStart, LeaderEpochs
-from barnabas.log.flush import Flush
-from barnabas.log.index_notes import IndexNote, IndexNotes
-from barnabas.log.producers import ProducerStates, read_marker
+from barnabas.log.flush import Flush, files_of, take_new_names
+from barnabas.log.index_notes import IndexNotes
+from barnabas.log.producers import EndedTransaction, ProducerStates
 from barnabas.log.recovery import load_epochs, recover_segments, tell_gone
 from barnabas.log.replicated import replicated
 from barnabas.log.retention import Removed, reason_to_remove, report
@@ -27,9 +27,12 @@ from barnabas.log.rolling import is_stale, must_roll
 from barnabas.log.salvage import Salvaged, salvage
 from barnabas.log.segment import Segment
 from barnabas.log.snapshots import Snapshots
+from barnabas.log.transactions.aborted import AbortedTransaction
+from barnabas.log.transactions.markers import read_marker
+from barnabas.log.transactions.settling import settle
+from barnabas.log.transactions.verifications import TRUSTED, Verification
 from barnabas.log.validate import validate
 from barnabas.types import NO_OFFSET, Buffer, LeaderEpoch, Millis, Offset
-from barnabas.wire.batch import CONTROL, TRANSACTIONAL
 
 _PLACED = Struct(">qii")
 """Base offset, length, leader epoch: what an append writes into a batch."""
@@ -72,6 +75,7 @@ class Log:
         "directory",
         "end",
         "epochs",
+        "has_aborted",
         "on_cut",
         "producers",
         "recovery_point",
@@ -97,6 +101,8 @@ class Log:
         self.on_cut: Callable[[], object] | None = None
         """Called when the log has been cut, by a copy of it that is being made."""
         self.epochs = epochs
+        self.has_aborted = False
+        """Whether transactions have been aborted here; else no reader need be told of any."""
         self._lasting_epochs: list[EpochStart] | None = None
         self.producers = ProducerStates()
         self._snapshots = Snapshots(disk, directory)
@@ -149,6 +155,8 @@ class Log:
             return log
         log.start = max(start_offset, log.start)
         epochs.truncate_from_end(log.end)
+        settle(segments, log._snapshots, notes, log.start, log.recovery_point, now)
+        log.has_aborted = any(len(segment.aborted) for segment in segments)
         log._snapshots.restore(log.producers, segments, log.start, log.end, now)
         log._snapshots.keep_only(segment.base for segment in segments)
         return log
@@ -175,30 +183,23 @@ class Log:
         epoch: LeaderEpoch,
         now: Millis,
         internal: bool = False,
-        in_transaction: bool = True,
+        verified: Verification | None = TRUSTED,
     ) -> Appended:
         """Store a producer's batch as the partition's leader; raises Refused, and nothing has changed then.
 
-        `batches` is written to: offset and epoch are set in place. `internal` lets control batches in; transactional
-        ones are not let in without a transaction, which would never end.
+        `batches` is written to: offset and epoch are set in place. `internal` is for what the broker writes, in a
+        producer's name too. Transactional ones are let in as `verified` says: not at all where it is None, because a
+        transaction that no coordinator knows of would never end.
         Besides the write itself: 3.1 us for a batch of one small record, 5.0 us from an idempotent producer.
         """
         config = self.config
         batch, header, append_time = validate(batches, config=config, now=now, internal=internal)
         producer_id = header.producer_id
-        marker = None
         if producer_id >= 0:
-            if not in_transaction and header.attributes & TRANSACTIONAL:
-                raise Refused(
-                    Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-                    "a transactional batch needs a request with a transactional id",
-                )
-            if header.attributes & CONTROL:
-                marker = read_marker(batch)
-                if marker:
-                    self.producers.check_marker(header, marker)
+            if internal:
+                self.producers.check_own(header, verified)
             else:
-                stored = self.producers.check(header)
+                stored = self.producers.check(header, verified)
                 if stored is not None:
                     stored_at = stored.timestamp if append_time >= 0 else append_time
                     return Appended(stored.first, stored.last, stored_at, True)
@@ -208,11 +209,28 @@ class Log:
         _PLACED.pack_into(batch, 0, first, header.batch_length, epoch)
         self._write(batch, last, header.max_timestamp, epoch, now)  # type: ignore[arg-type]
         if producer_id >= 0:
-            if marker:
-                self.producers.note_marker(header, first, marker, now)
-            elif not header.attributes & CONTROL:
-                self.producers.note(header, first, now)
+            self.producers.note(header, first, now)
         return tuple.__new__(Appended, (first, last, append_time, False))
+
+    def append_marker(
+        self, batch: memoryview, *, epoch: LeaderEpoch, now: Millis, transaction_version: int = 0
+    ) -> Offset:
+        """Store the end of a transaction as the partition's leader; its offset. Raises Refused as `append` does."""
+        batch, header, _ = validate(batch, config=self.config, now=now, internal=True)
+        marker = read_marker(batch)
+        assert marker is not None
+        self.producers.check_marker(header, marker, transaction_version)
+        first = self.end
+        _PLACED.pack_into(batch, 0, first, header.batch_length, epoch)
+        self._write(batch, first, Millis(header.max_timestamp), epoch, now)
+        self._note_ended(self.producers.note_marker(header, first, marker, now))
+        return first
+
+    def _note_ended(self, ended: EndedTransaction | None) -> None:
+        """Remember a transaction whose marker is in the active segment."""
+        if ended is not None and ended.aborted:
+            self._chain.active.aborted.append(ended.entry)
+            self.has_aborted = True
 
     def append_own(self, batch: bytes, count: int, *, epoch: LeaderEpoch, now: Millis) -> None:
         """Store a batch that the leader itself has made `now`, with the offset and the epoch that it is to have.
@@ -271,7 +289,7 @@ class Log:
         for at, header in found:
             if header.leader_epoch > self.epochs.latest:
                 self.epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
-            self.producers.replay(header, batches[at : at + header.size], now)
+            self._note_ended(self.producers.replay(header, batches[at : at + header.size], now))
 
     def roll_if_due(self, now: Millis) -> bool:
         """Begin a new segment when segment.ms has passed since the active one was begun."""
@@ -305,6 +323,13 @@ class Log:
             return self._chain.read(offset, max_bytes, below if below < end else end, end)
         except OSError as error:
             raise self._failed("read", error) from error
+
+    def aborted_in(self, offset: Offset, records: FileSlice) -> list[AbortedTransaction]:
+        """What a reader of committed records is told of with these, from `offset` on; perhaps a little more."""
+        if not self.has_aborted:
+            return []
+        with self._working("read"):
+            return self._chain.aborted_in(offset, records)
 
     def salvage(self, below: Offset) -> Iterator[Salvaged]:
         """All batches below `below` that can be read, whatever is damaged between them. Raises OSError."""
@@ -344,19 +369,13 @@ class Log:
         renamed = self._changes != self._lasting_changes
         if self.recovery_point >= self.end and not renamed and epochs == self._lasting_epochs:
             return None
-        files: list[File] = []
-        notes: list[IndexNote] = []
         with self._working("flush"):
             # Also the segment that ends at the recovery point: it may have been sealed after it was flushed.
-            for segment in self._chain.from_offset(Offset(self.recovery_point - 1)):
-                if segment is not self._chain.active:
-                    files += segment.files()
-                    notes.append(segment.index_note())
-                    continue
-                files.append(segment.file)
-                if noted:
-                    files += segment.files()[1:]
-                    notes.append(segment.index_note())
+            flushed = self._chain.from_offset(Offset(self.recovery_point - 1))
+            files, notes = files_of(flushed, self._chain.active, noted=noted)
+            if take_new_names(flushed):
+                self._changes += 1
+                renamed = True
             if renamed:
                 files += self._snapshots.newest()
         return Flush(

@@ -1,10 +1,10 @@
 """Owns what a partition remembers of its producers: their last five batches, epochs and open transactions.
 
-The log calls `check` before it appends a client's batch (a refusal changes nothing), `note` after it,
-and `replay` for batches that were checked before: those of a leader, and those read again at recovery. So a
-batch that is sent twice is stored once, and in order. It holds no file: the log keeps `to_bytes()` as
-`<offset>.snapshot`, in Kafka's format, which has the last batch of a producer only; `recent_batches` keeps the
-others.
+The log calls `check` before it appends a client's batch (a refusal changes nothing) and `note` after it, `check_marker`
+and `note_marker` for the end of a transaction, and `replay` for batches that were checked before: those of a leader,
+and those read again at recovery. So a batch that is sent twice is stored once, and in order. It holds no file: the log
+keeps `to_bytes()` as `<offset>.snapshot`, in Kafka's format, which has the last batch of a producer only;
+`recent_batches` keeps the others.
 
 A producer is forgotten a while after its last append, by the broker's clock: its records may be as old as they like.
 What is read again, and whose time of append nothing tells, counts as appended when the log was opened: a producer
@@ -17,8 +17,11 @@ from typing import NamedTuple
 from fastcrc.crc32 import iscsi as crc32c
 
 from barnabas.errors import BarnabasError, Code, Refused
+from barnabas.log.transactions.aborted import AbortedTransaction
+from barnabas.log.transactions.markers import Marker, read_marker
+from barnabas.log.transactions.verifications import ONGOING, TRUSTED, Verification, Verifications
 from barnabas.types import NO_OFFSET, NO_TIMESTAMP, Buffer, Millis, Offset, ProducerId
-from barnabas.wire.batch import CONTROL, TRANSACTIONAL, BatchHeader, decode_batch
+from barnabas.wire.batch import CONTROL, TRANSACTIONAL, BatchHeader
 
 EXPIRATION_MS = 86_400_000
 """producer.id.expiration.ms, unless the broker says otherwise."""
@@ -33,8 +36,6 @@ _SNAPSHOT_VERSION = 1
 _SNAPSHOT = Struct(">hIi")
 _CRC_FROM = 6
 _ENTRY = Struct(">qhiqiqiq")
-_MARKER_KEY = Struct(">hh")
-_MARKER_VALUE = Struct(">hi")
 
 
 class CorruptSnapshot(BarnabasError):
@@ -51,20 +52,22 @@ class StoredBatch(NamedTuple):
     timestamp: Millis
 
 
-class Marker(NamedTuple):
-    """What a control batch says about a transaction."""
-
-    commit: bool
-    coordinator_epoch: int
-
-
 class EndedTransaction(NamedTuple):
-    """A transaction whose marker has been written at `last`; `first` is its first record here."""
+    """A transaction whose marker has been written at `last`; `first` is its first record here.
+
+    `last_stable` is where the first transaction began that was open then, or else what follows the marker.
+    """
 
     producer_id: ProducerId
     first: Offset
     last: Offset
     aborted: bool
+    last_stable: Offset
+
+    @property
+    def entry(self) -> AbortedTransaction:
+        """What the segment's index keeps of it, if it was aborted."""
+        return AbortedTransaction(self.producer_id, self.first, self.last, self.last_stable)
 
 
 class ProducerState:
@@ -102,23 +105,10 @@ def after(sequence: int) -> int:
     return 0 if sequence == _LAST_SEQUENCE else sequence + 1
 
 
-def read_marker(batch: Buffer) -> Marker | None:
-    """What a control batch says; None where the cleaner has emptied it or it is no end of a transaction."""
-    records = decode_batch(batch)
-    if not records or records[0].key is None or records[0].value is None:
-        return None
-    try:
-        kind = _MARKER_KEY.unpack_from(records[0].key)[1]
-        coordinator_epoch = _MARKER_VALUE.unpack_from(records[0].value)[1]
-    except Exception as error:
-        raise Refused(Code.CORRUPT_MESSAGE, "a control batch does not hold a transaction marker") from error
-    return Marker(kind == 1, coordinator_epoch) if kind in (0, 1) else None
-
-
 class ProducerStates:
     """Mutable: the producers of one partition, and the offset up to which their batches are in it."""
 
-    __slots__ = ("_ended", "_open", "by_id", "end", "first_unstable")
+    __slots__ = ("_ended", "_open", "by_id", "end", "first_unstable", "verifications")
 
     def __init__(self, end: Offset = _START) -> None:
         self.by_id: dict[int, ProducerState] = {}
@@ -128,44 +118,98 @@ class ProducerStates:
         self._ended: list[EndedTransaction] = []  # their markers are not below the high watermark yet
         self.first_unstable: Offset | None = None
         """The first offset of a transaction that is open, or whose end the high watermark has not passed."""
+        self.verifications = Verifications()
 
     def __len__(self) -> int:
         return len(self.by_id)
 
-    def check(self, header: BatchHeader) -> StoredBatch | None:
+    def check(self, header: BatchHeader, verified: Verification | None = TRUSTED) -> StoredBatch | None:
         """Look at a client's batch before its append: None lets it in, a StoredBatch was here before.
 
         A producer that is not known may begin at any sequence number: its state expired or its records were
-        deleted, and it would be stuck otherwise. 0.2 us when all is in order.
+        deleted, and it would be stuck otherwise; but not under transaction.version 2, where another epoch heals it.
+        `verified` counts for batches in a transaction; None says that they came without a transactional id.
+        0.2 us when all is in order.
         """
         state = self.by_id.get(header.producer_id)
-        if state is None:
-            return None
-        epoch, sequence = header.producer_epoch, header.base_sequence
-        if epoch != state.epoch:
+        if state is not None and header.producer_epoch == state.epoch:
+            sequence = header.base_sequence
+            if sequence != state.next_sequence:
+                last_sequence = _last_sequence(sequence, header.last_offset_delta)
+                for stored in state.batches:
+                    if stored.first_sequence == sequence and stored.last_sequence == last_sequence:
+                        return stored
+                raise Refused(
+                    Code.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    f"producer {header.producer_id} sent sequence {sequence} where {state.next_sequence} is due",
+                )
+        elif state is not None:
             _check_new_epoch(header, state)
-        elif sequence != state.next_sequence:
-            last_sequence = _last_sequence(sequence, header.last_offset_delta)
-            for stored in state.batches:
-                if stored.first_sequence == sequence and stored.last_sequence == last_sequence:
-                    return stored
-            raise Refused(
-                Code.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"producer {header.producer_id} sent sequence {sequence} where {state.next_sequence} is due",
-            )
-        if state.transaction >= 0 and not header.attributes & TRANSACTIONAL:
+        if header.attributes & TRANSACTIONAL:
+            if verified is not TRUSTED:
+                self._check_transaction(header, state, verified)
+        elif state is not None and state.transaction >= 0:
             raise Refused(
                 Code.INVALID_TXN_STATE,
                 f"producer {header.producer_id} has a transaction open and sent a batch outside of it",
             )
         return None
 
-    def check_marker(self, header: BatchHeader, marker: Marker) -> None:
-        """Look at a transaction coordinator's marker before it is appended."""
+    def check_own(self, header: BatchHeader, verified: Verification | None) -> None:
+        """The same for a batch that this broker writes in a producer's name: it has no sequence number."""
+        state = self.by_id.get(header.producer_id)
+        if state is not None and header.producer_epoch < state.epoch:
+            raise _fenced(header, state)
+        if verified is not TRUSTED:
+            self._check_transaction(header, state, verified)
+
+    def has_open(self, producer_id: int, epoch: int) -> bool:
+        """Whether the producer has written in a transaction that has not ended here: the coordinator knows of it."""
+        state = self.by_id.get(producer_id)
+        return state is not None and state.transaction >= 0 and state.epoch == epoch
+
+    def _check_transaction(
+        self, header: BatchHeader, state: ProducerState | None, verified: Verification | None
+    ) -> None:
+        if verified is None:
+            raise Refused(
+                Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                "a transactional batch needs a request with a transactional id",
+            )
+        producer_id, sequence = header.producer_id, header.base_sequence
+        if state is not None and state.transaction >= 0 and state.epoch == header.producer_epoch:
+            return
+        if verified is ONGOING or self.verifications.get(producer_id) is not verified:
+            raise Refused(
+                Code.INVALID_TXN_STATE,
+                f"producer {producer_id} has no transaction open here, or it has ended meanwhile",
+            )
+        if sequence < 0:
+            return
+        if sequence > verified.lowest_sequence:
+            raise Refused(
+                Code.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {producer_id} sent sequence {sequence} before {verified.lowest_sequence}, "
+                "which was sent earlier",
+            )
+        if verified.bumps_epochs and sequence and (state is None or not state.batches):
+            raise Refused(
+                Code.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {producer_id} is not known here and began with sequence {sequence} instead of 0",
+            )
+
+    def check_marker(self, header: BatchHeader, marker: Marker, transaction_version: int = 0) -> None:
+        """Look at a transaction coordinator's marker before it is appended.
+
+        Under transaction.version 2 its epoch is one above the transaction's: one that is not is late, and must not
+        end a transaction that has begun since. One whose transaction it has ended before may come again.
+        """
         state = self.by_id.get(header.producer_id)
         if state is None:
             return
-        if header.producer_epoch < state.epoch:
+        epoch = header.producer_epoch
+        is_late = transaction_version >= 2 and epoch == state.epoch and state.transaction >= 0
+        if epoch < state.epoch or is_late:
             raise _fenced(header, state)
         if marker.coordinator_epoch < state.coordinator_epoch:
             raise Refused(
@@ -199,6 +243,7 @@ class ProducerStates:
             state.transaction = first
             self._open[first] = ProducerId(producer_id)
             self._find_unstable()
+            self.verifications.pop(producer_id)
 
     def note_marker(
         self, header: BatchHeader, first: Offset, marker: Marker, now: Millis
@@ -214,10 +259,12 @@ class ProducerStates:
             state.next_sequence = 0
         ended = None
         if state.transaction >= 0:
-            ended = EndedTransaction(producer_id, state.transaction, first, not marker.commit)
             self._open.pop(state.transaction, None)
+            last_stable = next(iter(self._open), Offset(first + 1))
+            ended = EndedTransaction(producer_id, state.transaction, first, not marker.commit, last_stable)
             self._ended.append(ended)
             self._find_unstable()
+        self.verifications.pop(producer_id)
         state.transaction = NO_OFFSET
         state.coordinator_epoch = marker.coordinator_epoch
         state.timestamp = Millis(header.max_timestamp)
@@ -260,6 +307,7 @@ class ProducerStates:
         gone = [i for i, state in self.by_id.items() if state.appended <= limit and state.transaction < 0]
         for producer_id in gone:
             del self.by_id[producer_id]
+        self.verifications.expire(Millis(limit))
         return len(gone)
 
     @property
@@ -272,6 +320,7 @@ class ProducerStates:
         self.by_id.clear()
         self._open.clear()
         self._ended.clear()
+        self.verifications.clear()
         self.first_unstable = None
         self.end = end
 

@@ -44,13 +44,18 @@ def restore(producers: ProducerStates, data: bytes, snapshot: bytes) -> None:
     except (error, IndexError):
         raise CorruptSnapshot("its file of recent batches is cut short") from None
     if known.keys() != producers.by_id.keys() or any(
-        producers.by_id[producer_id].batches[-1:] != batches[-1:]
+        _place_of_last(producers.by_id[producer_id].batches) != _place_of_last(batches)
         for producer_id, (_, batches) in known.items()
     ):
         raise CorruptSnapshot("its file of recent batches speaks of other producers")
     for producer_id, (appended, batches) in known.items():
         state = producers.by_id[producer_id]
         state.appended, state.batches = appended, batches
+
+
+def _place_of_last(batches: list[StoredBatch]) -> tuple[int, ...] | None:
+    """The last batch without its time: that of the snapshot is a marker's, where one has come behind it."""
+    return batches[-1][:-1] if batches else None
 
 
 def _decode(data: bytes, snapshot: bytes) -> dict[int, tuple[Millis, list[StoredBatch]]]:

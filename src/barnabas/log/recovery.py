@@ -38,6 +38,7 @@ from barnabas.log.segment import (
     TIME_INDEX,
     Segment,
 )
+from barnabas.log.transactions.aborted import ABORTED, AbortedIndex
 from barnabas.types import LeaderEpoch, Millis, Offset
 from barnabas.wire.batch import ATTRIBUTES_AT, HEADER, HEADER_SIZE, MAGIC, BatchHeader
 
@@ -73,7 +74,7 @@ def tidy(disk: Disk, directory: str) -> list[Offset]:
     logs = {name.removesuffix(LOG) for name in disk.list(directory) if name.endswith(LOG)}
     for name in disk.list(directory):
         stem, ending = os.path.splitext(name)
-        if ending == SWAP or (ending in (INDEX, TIME_INDEX) and stem not in logs):
+        if ending == SWAP or (ending in (INDEX, TIME_INDEX, ABORTED) and stem not in logs):
             disk.remove(f"{directory}/{name}")
     return sorted(Offset(int(stem)) for stem in logs)
 
@@ -188,6 +189,8 @@ def reindex(segment: Segment, interval: int, until: Offset) -> None:
     _begin_again(segment)
     for _ in _note_all(segment, interval, until):
         pass
+    if segment.unsettled is None:
+        segment.aborted.replace([])
     if segment.size < segment.file.size:
         _tell_damage(segment, until)
     segment.size, segment.end = segment.file.size, until
@@ -221,6 +224,8 @@ def _note_all(segment: Segment, interval: int, lasting: int, epoch: int = -1) ->
             _tell_damage(segment, header.base_offset)
             segment.pass_over(position, Offset(header.base_offset))
         segment.note(header.size, header.last_offset, Millis(header.max_timestamp), interval)
+        if header.is_control and header.producer_id >= 0 and segment.unsettled is None:
+            segment.unsettled = Offset(header.base_offset)
         yield header
 
 
@@ -230,9 +235,10 @@ def resume(segment: Segment, note: IndexNote) -> bool:
         return False
     offsets = SparseIndex.load(segment.disk, segment.offsets.path, OFFSET_ENTRY, note.index_bytes)
     times = SparseIndex.load(segment.disk, segment.times.path, TIME_ENTRY, note.time_index_bytes)
-    if offsets is None or times is None:
+    aborted = AbortedIndex.load(segment.disk, segment.aborted.path, note.aborted_bytes)
+    if offsets is None or times is None or aborted is None:
         return False
-    segment.offsets, segment.times = offsets, times
+    segment.offsets, segment.times, segment.aborted = offsets, times, aborted
     segment.size = segment.noted_size = note.size
     try:
         segment.restore_tail()
@@ -291,11 +297,13 @@ def load_indexes(segment: Segment, until: Offset | None, note: IndexNote | None)
     """
     offsets = SparseIndex.load(segment.disk, segment.offsets.path, OFFSET_ENTRY)
     times = SparseIndex.load(segment.disk, segment.times.path, TIME_ENTRY)
-    if offsets is None or times is None:
+    aborted = AbortedIndex.load(segment.disk, segment.aborted.path)
+    if offsets is None or times is None or aborted is None:
         return False
     if note is not None and note.size == segment.size:
         segment.noted_size = note.size
-        if (offsets.stored_bytes, times.stored_bytes) != (note.index_bytes, note.time_index_bytes):
+        lengths = (offsets.stored_bytes, times.stored_bytes, aborted.stored_bytes)
+        if lengths != (note.index_bytes, note.time_index_bytes, note.aborted_bytes):
             return False
     limit = until - segment.base if until is not None else 2**31
     last, timed = offsets.last, times.last
@@ -303,7 +311,10 @@ def load_indexes(segment: Segment, until: Offset | None, note: IndexNote | None)
         return False
     if timed and not (0 <= timed[1] < limit and times[0][0] <= timed[0]):
         return False
-    segment.offsets, segment.times = offsets, times
+    ended = aborted.last
+    if ended and not 0 <= ended.last - segment.base < limit:
+        return False
+    segment.offsets, segment.times, segment.aborted = offsets, times, aborted
     return True
 
 
@@ -346,13 +357,15 @@ def recover_segments(
         elif lasts and until is not None:
             reindex(segment, interval, until)
             # Without its note it is only read through again next time.
-            with suppress(OSError):
-                notes.add([segment.index_note()], bases)
+            if segment.unsettled is None:
+                with suppress(OSError):
+                    notes.add([segment.index_note()], bases)
         else:
             point = _EVERYTHING if clean else recovery_point
             note = notes.newest_below(base, Offset(point)) if base == doubtful else None
             if note is None or not resume(segment, note):
                 _begin_again(segment)
+                segment.aborted.replace([])
             if base == doubtful:
                 # The batches that are read again know better than a file that was not synced with them.
                 epochs.truncate_from_end(segment.end)

@@ -1,4 +1,4 @@
-"""Owns one segment of a partition: a file of record batches and the two sparse indexes over it.
+"""Owns one segment of a partition: a file of record batches, two sparse indexes over it, and what was aborted in it.
 
 Logs append to the last one and read from all; the cleaner writes new ones beside them. `size` and the indexes
 speak of whole batches only: a write that failed leaves no trace. Files are opened when they are needed, and
@@ -14,6 +14,7 @@ from barnabas.disk import Disk, File
 from barnabas.errors import Code, Refused
 from barnabas.log.index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
 from barnabas.log.index_notes import IndexNote
+from barnabas.log.transactions.aborted import ABORTED, AbortedIndex
 from barnabas.types import NO_OFFSET, NO_TIMESTAMP, Buffer, Millis, Offset
 from barnabas.wire.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, encode_batch
 
@@ -43,6 +44,7 @@ class Segment:
         "_suffix",
         "_timed",
         "_unindexed",
+        "aborted",
         "base",
         "created",
         "disk",
@@ -55,6 +57,7 @@ class Segment:
         "offsets",
         "size",
         "times",
+        "unsettled",
     )
 
     def __init__(self, disk: Disk, directory: str, base: Offset, now: Millis, suffix: str = "") -> None:
@@ -68,6 +71,9 @@ class Segment:
         """How large it was when its indexes were last synced and noted."""
         self.offsets = SparseIndex(disk, self._path(INDEX), OFFSET_ENTRY)
         self.times = SparseIndex(disk, self._path(TIME_INDEX), TIME_ENTRY)
+        self.aborted = AbortedIndex(disk, self._path(ABORTED))
+        self.unsettled: Offset | None = None
+        """Where the first marker lies that recovery has found: from there on `aborted` says nothing yet."""
         self.forget()
 
     @classmethod
@@ -79,6 +85,7 @@ class Segment:
             segment._file.truncate(0)
         segment.offsets.create()
         segment.times.create()
+        segment.aborted.create()
         return segment
 
     def successor(self, base: Offset, now: Millis) -> "Segment":
@@ -156,10 +163,11 @@ class Segment:
         self._note_time()
         self.offsets.write()
         self.times.write()
+        self.aborted.write()
 
     def write_indexes(self) -> None:
         """Bring the index files of the active segment up to date; they are not synced. 2 us where nothing is new."""
-        for index in (self.offsets, self.times):
+        for index in (self.offsets, self.times, self.aborted):
             if not index.is_written:
                 index.write()
                 index.release()
@@ -167,11 +175,13 @@ class Segment:
     @property
     def is_sealed(self) -> bool:
         """Whether the index files have all that `seal` would write."""
-        return self.offsets.is_written and self.times.is_written and self.max_timestamp <= self._timed
+        is_written = self.offsets.is_written and self.times.is_written and self.aborted.is_written
+        return is_written and self.max_timestamp <= self._timed
 
     def index_note(self) -> IndexNote:
         """What lasts once its files, with their indexes, are synced as they are now."""
-        return IndexNote(self.base, self.end, self.size, self.offsets.stored_bytes, self.times.stored_bytes)
+        indexes = (self.offsets.stored_bytes, self.times.stored_bytes, self.aborted.stored_bytes)
+        return IndexNote(self.base, self.end, self.size, *indexes)
 
     def pass_over(self, position: int, first: Offset) -> None:
         """Account for damage up to a batch at `position` whose first offset this is: the index leads past it."""
@@ -190,13 +200,15 @@ class Segment:
 
     def files(self) -> list[File]:
         """All that must be synced for a sealed segment to last."""
-        return [self.file, self.offsets.write(), self.times.write()]
+        aborted = self.aborted.write()
+        return [self.file, self.offsets.write(), self.times.write(), *([aborted] if aborted else [])]
 
     def release(self) -> None:
         """Let the files go until they are needed again."""
         self._file = None
         self.offsets.release()
         self.times.release()
+        self.aborted.release()
 
     def locate(self, offset: Offset) -> tuple[int, int] | None:
         """Where the first batch that reaches `offset` lies, and its size; None where none does.
@@ -228,6 +240,15 @@ class Segment:
                 raise self._broken(position)
             position += at
         return None
+
+    def is_in(self, file: File) -> bool:
+        """Whether its batches are in this file."""
+        return self._file is file
+
+    def offset_behind(self, position: int) -> Offset:
+        """An offset that no batch before this place reaches: that of the next entry of the index, or the end."""
+        entry = self.offsets.after(position - 1)
+        return self.end if entry is None else Offset(self.base + entry[0] + 1)
 
     def headers(self, position: int = 0, block_size: int = _LOOK) -> Iterator[tuple[int, BatchHeader]]:
         """Places and headers from a batch's place on; the batches' records are not looked at.
@@ -295,6 +316,7 @@ class Segment:
         self.restore_tail()
         self.times.cut(self.end - self.base)
         self.restore_tail()
+        self.aborted.cut(self.end)
 
     def restore_tail(self) -> None:
         """Find out from the indexes and the batches behind their last entry what `note` had known."""
@@ -340,12 +362,16 @@ class Segment:
         """Give all files another suffix: the log's own last, because it alone makes a segment."""
         if suffix == self._suffix:
             return
-        for ending in (INDEX, TIME_INDEX, LOG):
-            source = self._path(ending)
+        for ending in (INDEX, TIME_INDEX, ABORTED, LOG):
+            source, target = self._path(ending), f"{self._directory}/{name_of(self.base, ending)}{suffix}"
             if self.disk.exists(source):
-                self.disk.rename(source, f"{self._directory}/{name_of(self.base, ending)}{suffix}")
+                self.disk.rename(source, target)
+            elif ending == ABORTED and self.disk.exists(target):
+                # Left behind by the segment that this one replaces.
+                self.disk.remove(target)
         self._suffix = suffix
         self.offsets.path, self.times.path = self._path(INDEX), self._path(TIME_INDEX)
+        self.aborted.path = self._path(ABORTED)
 
     def move_to(self, directory: str) -> None:
         """Go on in another folder, which has the same files."""
@@ -358,7 +384,7 @@ class Segment:
         source = self.path
         self.disk.rename(source, source + DELETED)
         self._suffix += DELETED
-        for path in (self.path, self.offsets.path, self.times.path):
+        for path in (self.path, self.offsets.path, self.times.path, self.aborted.path):
             # What cannot be removed now is removed when the log is opened again.
             with suppress(OSError):
                 self.disk.remove(path)

@@ -10,13 +10,13 @@ snapshot and removed before it; without it, or where it does not fit, Kafka's sn
 
 import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from barnabas.disk import Disk, File, read_whole
 from barnabas.errors import Refused
 from barnabas.log import recent_batches
-from barnabas.log.producers import CorruptSnapshot, ProducerStates
+from barnabas.log.producers import CorruptSnapshot, EndedTransaction, ProducerStates
 from barnabas.log.segment import Segment, name_of
 from barnabas.types import Millis, Offset
 
@@ -120,9 +120,18 @@ class Snapshots:
         `now` counts as the time of those appends whose own time is not known.
         """
         self.drop_above(end)
+        self.load(producers, start, end, now)
+        for segment in segments:
+            if segment.end > producers.end:
+                for _ in replayed(producers, segment, now):
+                    pass
+        producers.end = end
+        # What is older than the high watermark is not known here: the broker says so as soon as it does.
+
+    def load(self, producers: ProducerStates, start: Offset, limit: Offset, now: Millis) -> None:
+        """Bring the producers' state to where the newest snapshot not above `limit` was taken, else to the start."""
         producers.clear(start)
-        while self.offsets:
-            taken = self.offsets[-1]
+        for taken in reversed([offset for offset in self.offsets if offset <= limit]):
             try:
                 snapshot = read_whole(self._disk, self._path(taken))
                 producers.load(snapshot, taken, now)
@@ -131,11 +140,6 @@ class Snapshots:
             except (CorruptSnapshot, FileNotFoundError) as error:
                 _logger.warning("%s: %s", os.path.basename(self._directory), error)
                 self._remove(taken)
-        for segment in segments:
-            if segment.end > producers.end:
-                _replay(producers, segment, now)
-        producers.end = end
-        # What is older than the high watermark is not known here: the broker says so as soon as it does.
 
     def _restore_recent(self, producers: ProducerStates, taken: Offset, snapshot: bytes) -> None:
         if taken not in self._recent:
@@ -158,11 +162,14 @@ def _offsets_in(names: Iterable[str], ending: str) -> Iterable[Offset]:
     return (Offset(int(stem)) for stem in stems if stem.isdecimal())
 
 
-def _replay(producers: ProducerStates, segment: Segment, now: Millis) -> None:
+def replayed(producers: ProducerStates, segment: Segment, now: Millis) -> Iterator[EndedTransaction]:
+    """Apply the batches of a segment that the producers' state does not have yet; the transactions that end in it."""
     try:
         for position, header in segment.headers_from(producers.end, _SCAN):
             if header.producer_id >= 0:
                 batch = segment.read_batch(position, header.size) if header.is_control else b""
-                producers.replay(header, batch, now)
+                ended = producers.replay(header, batch, now)
+                if ended is not None:
+                    yield ended
     except Refused as damage:
         _logger.warning("%s; what producers wrote behind that is not known", damage.message)

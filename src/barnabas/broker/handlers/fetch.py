@@ -17,11 +17,13 @@ from barnabas.broker.partitions.follower import Follower
 from barnabas.broker.partitions.leader import Leader
 from barnabas.broker.partitions.partition import Partition
 from barnabas.broker.router import handles
+from barnabas.disk import FileSlice
 from barnabas.errors import Code, Refused
 from barnabas.types import LeaderEpoch, Offset
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.frames import RequestHeader
 from barnabas.wire.messages.fetch import (
+    AbortedTransaction,
     EpochEndOffset,
     FetchPartition,
     FetchPartitionResponse,
@@ -246,7 +248,15 @@ class Reading:
             # Only the first partition with records may overrun the limits, so that every reader gets on.
             if piece is not None and (first or piece.size <= limit):
                 row.records = piece
+                if self._committed:
+                    row.aborted_transactions = _aborted(partition, offset, piece)
         return row
+
+
+def _aborted(partition: Partition, offset: Offset, records: FileSlice) -> list[AbortedTransaction] | None:
+    """What a reader of committed records has to skip of these; None where that is nothing."""
+    found = partition.log.aborted_in(offset, records)
+    return [AbortedTransaction(each.producer_id, each.first) for each in found] or None
 
 
 @lru_cache(1 << 14)

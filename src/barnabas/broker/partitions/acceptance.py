@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.network.promise import Promise
 from barnabas.broker.partitions.acknowledgements import Outcome
-from barnabas.broker.partitions.leader import Leader
+from barnabas.broker.partitions.leader import OUTSIDE_OF_TRANSACTIONS, Leader
 from barnabas.cluster.controller import INTERNAL_TOPICS
 from barnabas.errors import Code, Refused
 from barnabas.log.log import Appended
+from barnabas.log.transactions.verifications import Verification
 from barnabas.types import Millis, Offset
 from barnabas.wire.batch import ATTRIBUTES_AT, CODEC_MASK, HEADER_SIZE
 from barnabas.wire.compression import Compression
@@ -36,10 +37,12 @@ def accept(
     version: int,
     acks: int,
     now: Millis,
+    verified: Verification | None = OUTSIDE_OF_TRANSACTIONS,
 ) -> tuple[Leader, Appended, bool]:
     """Append a batch that came in a Produce of this version, and say whether it counts as stored; raises Refused.
 
-    What is below the high watermark counts, and with other acks than -1 what the leader of several replicas has.
+    One in a transaction is let in as `verified` says (`verification`). What is below the high watermark counts, and
+    with other acks than -1 what the leader of several replicas has.
     """
     if topic in INTERNAL_TOPICS:
         raise Refused(Code.INVALID_TOPIC_EXCEPTION, "Only the broker writes to its own topics.")
@@ -51,7 +54,7 @@ def accept(
     is_replicated = partition.leadership is not None
     if is_replicated and acks == ALL:
         partition.check_insync()
-    appended = partition.append(records, now)
+    appended = partition.append(records, now, verified)
     is_stored = appended.last < partition.high_watermark or (
         is_replicated and acks != ALL and partition.has_stored(appended.last)
     )

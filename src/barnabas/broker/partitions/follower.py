@@ -115,5 +115,6 @@ class Follower(Partition):
         before = self.high_watermark
         if self.following.stored(self._stored_end()):
             self.high_watermark = self.following.high_watermark
+            self.log.producers.acknowledge(self.high_watermark)
             if self._watchers and self.high_watermark > before:
                 self.wake()

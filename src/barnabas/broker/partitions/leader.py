@@ -14,6 +14,8 @@ from barnabas.config import TopicConfig
 from barnabas.errors import Code, Refused
 from barnabas.log.epochs import UNKNOWN_EPOCH, EpochEnd
 from barnabas.log.log import Appended, Log
+from barnabas.log.transactions.markers import marker_batch
+from barnabas.log.transactions.verifications import ONGOING, Verification
 from barnabas.replication.histories import Divergence, divergence
 from barnabas.replication.leadership import UNKNOWN_PARTITION_EPOCH, IsrWish, Leadership
 from barnabas.types import (
@@ -24,9 +26,13 @@ from barnabas.types import (
     Millis,
     Offset,
     PartitionEpoch,
+    ProducerId,
     TopicPartition,
 )
-from barnabas.wire.batch import wrap_records
+from barnabas.wire.batch import TRANSACTIONAL, wrap_records
+
+OUTSIDE_OF_TRANSACTIONS = None
+"""What batches are verified by that come without a transactional id."""
 
 HELD = "The broker was started on a full disk: it takes records once there is room for its metadata."
 
@@ -111,11 +117,13 @@ class Leader(Partition):
 
     # Records
 
-    def append(self, batches: memoryview, now: Millis) -> Appended:
-        """Store a batch as its leader."""
+    def append(
+        self, batches: memoryview, now: Millis, verified: Verification | None = OUTSIDE_OF_TRANSACTIONS
+    ) -> Appended:
+        """Store a batch as its leader; one in a transaction only as `verified` lets it in."""
         if self.is_held:
             raise Refused(Code.KAFKA_STORAGE_ERROR, HELD)
-        appended = self.log.append(batches, epoch=self.epoch, now=now, in_transaction=False)
+        appended = self.log.append(batches, epoch=self.epoch, now=now, verified=verified)
         self._advance()
         if self._sessions:
             self._tell_growth()
@@ -123,10 +131,7 @@ class Leader(Partition):
 
     def append_own(self, body: bytes, count: int, now: Millis) -> None:
         """Store `count` records that the broker itself has made, given as the record section of a batch."""
-        if self.is_held:
-            raise Refused(Code.KAFKA_STORAGE_ERROR, HELD)
-        if self.leadership is not None:
-            self.check_insync()
+        self._check_own()
         log, epoch = self.log, self.epoch
         batch = wrap_records(
             body, count, base_timestamp=now, max_timestamp=now, base_offset=log.end, leader_epoch=epoch
@@ -135,6 +140,75 @@ class Leader(Partition):
         self._advance()
         if self._sessions:
             self._tell_growth()
+
+    def append_own_in_transaction(
+        self,
+        body: bytes,
+        count: int,
+        now: Millis,
+        *,
+        producer_id: ProducerId,
+        producer_epoch: int,
+        verified: Verification,
+    ) -> None:
+        """The same in a producer's name: the records count when its transaction is committed."""
+        self._check_own()
+        batch = wrap_records(
+            body,
+            count,
+            base_timestamp=now,
+            max_timestamp=now,
+            attributes=TRANSACTIONAL,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+        )
+        self._append_internal(memoryview(bytearray(batch)), now, verified)
+
+    def _append_internal(self, batch: memoryview, now: Millis, verified: Verification) -> None:
+        self.log.append(batch, epoch=self.epoch, now=now, internal=True, verified=verified)
+        self._advance()
+        if self._sessions:
+            self._tell_growth()
+
+    def write_marker(
+        self,
+        producer_id: ProducerId,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        *,
+        commit: bool,
+        now: Millis,
+        transaction_version: int = 0,
+    ) -> Offset:
+        """End a producer's transaction here; where the marker is. Raises Refused for one that is late."""
+        self._check_own()
+        batch = marker_batch(producer_id, producer_epoch, coordinator_epoch, commit=commit, now=now)
+        marker = self.log.append_marker(
+            memoryview(batch), epoch=self.epoch, now=now, transaction_version=transaction_version
+        )
+        self._advance()
+        self.log.producers.acknowledge(self.high_watermark)
+        if self._sessions:
+            self._tell_growth()
+        return marker
+
+    def _check_own(self) -> None:
+        if self.is_held:
+            raise Refused(Code.KAFKA_STORAGE_ERROR, HELD)
+        if self.leadership is not None:
+            self.check_insync()
+
+    def verification(
+        self, producer_id: ProducerId, epoch: int, sequence: int, *, bumps_epochs: bool, now: Millis
+    ) -> Verification:
+        """What a batch of a transaction is to be appended with: ONGOING, or what the coordinator has to agree to first.
+
+        `sequence` is -1 for what the broker writes in the producer's name.
+        """
+        producers = self.log.producers
+        if producers.has_open(producer_id, epoch):
+            return ONGOING
+        return producers.verifications.begin(producer_id, epoch, sequence, bumps_epochs=bumps_epochs, now=now)
 
     def check_insync(self) -> None:
         """Refuse what is to be on min.insync.replicas while fewer are in sync."""
@@ -170,6 +244,7 @@ class Leader(Partition):
         assert leadership is not None
         if has_moved:
             self.high_watermark = leadership.high_watermark
+            self.log.producers.acknowledge(self.high_watermark)
             if self._watchers:
                 self.wake()
             for session in self._sessions:

@@ -48,9 +48,16 @@ class Partition(ABC):
 
     @property
     def last_stable(self) -> Offset:
-        """What readers of committed records may see: below it no transaction is open."""
-        unstable = self.log.producers.first_unstable
-        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+        """What readers of committed records may see: below it no transaction is open, or ended above the watermark.
+
+        It is never below the log's start: what was deleted of an open transaction holds nothing up.
+        """
+        producers, high_watermark = self.log.producers, self.high_watermark
+        if producers.first_unstable is None:
+            return high_watermark
+        producers.acknowledge(high_watermark)
+        unstable = producers.first_unstable
+        return high_watermark if unstable is None else min(max(unstable, self.log.start), high_watermark)
 
     @property
     @abstractmethod
@@ -112,7 +119,9 @@ class Partition(ABC):
     def read_newest(self, offset: Offset, most: int, *, committed: bool) -> bytes | None:
         """The last batch, where a reader at `offset` may see it and needs no more; None asks to `read`."""
         log = self.log
-        return log.read_newest(offset, most) if self.visible_below(committed=committed) == log.end else None
+        if self.visible_below(committed=committed) != log.end or (committed and log.has_aborted):
+            return None
+        return log.read_newest(offset, most)
 
     def visible_below(self, *, committed: bool) -> Offset:
         """Where a reader's view of the log ends."""

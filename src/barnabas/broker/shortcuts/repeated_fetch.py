@@ -137,7 +137,7 @@ class RepeatedFetch:
             row = reading.read(partition, wanted)
         except Refused:
             return None
-        if row.diverging_epoch is not None:
+        if row.diverging_epoch is not None or row.aborted_transactions is not None:
             return None
         if reading.is_enough or request.max_wait_ms <= 0:
             chunks = self._template.frame(
