@@ -152,9 +152,16 @@ class Admin(Unique):
         """Delete what is below an offset of each partition (-1: all); the answer is where each log starts."""
         return leaders.delete_records(self._cluster, below, timeout=self._timeout)
 
-    def list_offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAt]:
-        """The first offset at or after a timestamp, or of EARLIEST, LATEST, MAX_TIMESTAMP."""
-        return offsets.list_offsets(self._cluster, wanted, timeout=self._timeout)
+    def list_offsets(
+        self, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
+    ) -> dict[TopicPartition, OffsetAt]:
+        """The first offset at or after a timestamp, or of EARLIEST, LATEST, MAX_TIMESTAMP.
+
+        With `read_committed` LATEST is the first offset whose transaction is not decided.
+        """
+        return offsets.list_offsets(
+            self._cluster, wanted, timeout=self._timeout, read_committed=read_committed
+        )
 
     def describe_producers(
         self, partitions: Iterable[TopicPartition]

@@ -132,6 +132,9 @@ class AsyncConsumer(Unique):
     def seek_to_end(self, *partitions: TopicPartition) -> None:
         self._started.seek_to_end(*partitions)
 
+    def seek_to_committed(self, *partitions: TopicPartition) -> None:
+        self._started.seek_to_committed(*partitions)
+
     def seek_to_time(self, timestamp: int, *partitions: TopicPartition) -> None:
         self._started.seek_to_time(timestamp, *partitions)
 

@@ -28,7 +28,7 @@ from barnabas.client.consumer.consumer_member import ConsumerGroupMember
 from barnabas.client.consumer.consumer_record import ConsumerRecord, RecordDecoder, deserializer
 from barnabas.client.consumer.delivery import Delivery
 from barnabas.client.consumer.fetcher import Fetcher
-from barnabas.client.consumer.fetches import Fetches
+from barnabas.client.consumer.fetches import COMMITTED, Fetches
 from barnabas.client.consumer.group_session import Committed, GroupSession
 from barnabas.client.consumer.member import Member
 from barnabas.client.consumer.offsets import EARLIEST, LATEST, OffsetAt
@@ -280,6 +280,12 @@ class Consumer(Unique):
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
         self.seek_to_time(LATEST, *partitions)
+
+    def seek_to_committed(self, *partitions: TopicPartition) -> None:
+        """Go back to what the group has committed: after a transaction was aborted its records come again."""
+        if self._session.group is None:
+            raise BarnabasError("This consumer has no group.id.")
+        self.seek_to_time(COMMITTED, *partitions)
 
     def seek_to_time(self, timestamp: int, *partitions: TopicPartition) -> None:
         """Go to the first record at or after a time in milliseconds; to the end where there is none."""

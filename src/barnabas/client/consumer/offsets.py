@@ -61,17 +61,23 @@ def _answer(partition: TopicPartition, row: ListOffsetsPartitionResponse | None)
 
 
 def list_offsets(
-    cluster: Cluster, wanted: Mapping[TopicPartition, int], *, timeout: float
+    cluster: Cluster, wanted: Mapping[TopicPartition, int], *, timeout: float, read_committed: bool = False
 ) -> dict[TopicPartition, OffsetAt]:
-    """The first offset at or after each timestamp, or LATEST, EARLIEST, MAX_TIMESTAMP."""
-    return cluster.retry(lambda: _ask_leaders(cluster, wanted), timeout=timeout)
+    """The first offset at or after each timestamp, or LATEST, EARLIEST, MAX_TIMESTAMP.
+
+    For a reader of committed records LATEST is the first offset whose transaction is not decided.
+    """
+    return cluster.retry(lambda: _ask_leaders(cluster, wanted, read_committed), timeout=timeout)
 
 
-def _ask_leaders(cluster: Cluster, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAt]:
+def _ask_leaders(
+    cluster: Cluster, wanted: Mapping[TopicPartition, int], read_committed: bool
+) -> dict[TopicPartition, OffsetAt]:
     found: dict[TopicPartition, OffsetAt] = {}
     for leader, partitions in cluster.by_leader(wanted).items():
         wishes = [OffsetWish(each, cluster.leader_epoch_of(each), wanted[each]) for each in partitions]
-        response = leader.call(request_for(wishes), ListOffsetsResponse)
+        request = request_for(wishes, read_committed=read_committed)
+        response = leader.call(request, ListOffsetsResponse)
         for partition, answer in answers_to(wishes, response).items():
             if isinstance(answer, Refused):
                 raise answer
