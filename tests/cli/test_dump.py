@@ -1,12 +1,15 @@
 """Promises of `barnabas log dump`."""
 
 import json
+import struct
 from pathlib import Path
 
 import pytest
 
 from barnabas import Producer
+from barnabas.log.transactions.markers import marker_batch
 from barnabas.testing import Broker
+from barnabas.types import Millis
 from barnabas.wire.batch import Record, encode_batch, seal
 from barnabas.wire.compression import Compression
 from tests.cli.conftest import Run
@@ -50,6 +53,26 @@ def test_batches_and_records_are_printed(barnabas: Run, segment: Path) -> None:
         assert part in second
     assert "compresscodec: zstd" in second
     assert last == "| offset: 2 timestamp: 2000 key: \\xff value: grüße"
+
+
+def test_the_end_of_a_transaction_is_told_in_words(barnabas: Run, tmp_path: Path) -> None:
+    path = tmp_path / "00000000000000000000.log"
+    made = [marker_batch(7, 0, 3, commit=commit, now=Millis(1000)) for commit in (True, False)]
+    path.write_bytes(b"".join(made))
+    lines = [line for line in barnabas("log", "dump", path).out.splitlines() if line.startswith("|")]
+    assert lines == [
+        "| offset: 0 timestamp: 1000 endTxnMarker: COMMIT coordinatorEpoch: 3",
+        "| offset: 0 timestamp: 1000 endTxnMarker: ABORT coordinatorEpoch: 3",
+    ]
+    shown = [json.loads(line) for line in barnabas("log", "dump", "--json", path).out.splitlines()]
+    assert shown[1]["endTxnMarker"] == "COMMIT"
+
+
+def test_aborted_transactions_are_printed(barnabas: Run, tmp_path: Path) -> None:
+    path = tmp_path / "00000000000000000000.txnindex"
+    path.write_bytes(struct.pack(">hqqqq", 0, 7, 10, 20, 15))
+    line = "version: 0 producerId: 7 firstOffset: 10 lastOffset: 20 lastStableOffset: 15"
+    assert barnabas("log", "dump", path).out.splitlines() == [line]
 
 
 def test_machines_get_json(barnabas: Run, segment: Path) -> None:

@@ -12,7 +12,7 @@ from barnabas.log.log import Log
 from barnabas.types import LeaderEpoch, Millis, Offset
 from barnabas.wire.compression import Compression
 from tests.java import java_with
-from tests.log.batches import NOW, batch
+from tests.log.batches import NOW, batch, end_transaction, write_in_transaction
 
 pytestmark = pytest.mark.java
 
@@ -102,3 +102,23 @@ def test_kafka_reads_our_producer_snapshots(kafka_libs: Path, tmp_path: Path) ->
     _write(folder)
     said = _dump(kafka_libs, folder, endings=(".snapshot",))
     assert re.search(r"producerId: 2 ", said)
+
+
+def test_kafka_reads_what_was_aborted(kafka_libs: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "topic-0"
+    config = TopicConfig(segment_bytes=5000, index_interval_bytes=1000)
+    log = Log.open(RealDisk(), str(folder), config, now=NOW)
+    for number in range(100):
+        write_in_transaction(log, b"x" * 50, pid=number % 3)
+        end_transaction(log, number % 3, commit=number % 5 == 0)
+    log.close()
+    wanted = [each for segment in log.segments for each in segment.aborted]
+    said = _dump(kafka_libs, folder, endings=(".txnindex",))
+    found = re.findall(
+        r"producerId: (\d+) firstOffset: (\d+) lastOffset: (\d+) lastStableOffset: (\d+)", said
+    )
+    assert [tuple(map(int, each)) for each in found] == [tuple(each) for each in wanted]
+    assert len(wanted) == 80
+    told = _dump(kafka_libs, folder, "--deep-iteration", endings=(".log",))
+    assert told.count("endTxnMarker: ABORT") == 80
+    assert told.count("endTxnMarker: COMMIT") == 20

@@ -1,4 +1,4 @@
-"""`barnabas log dump`: what is in a segment, an index or a time index on disk, batch by batch.
+"""`barnabas log dump`: what is in a segment or one of its indexes on disk, batch by batch.
 
 Reads the file alone, no broker: it works on Kafka's files as on ours. Ends with 1 where the file is broken.
 """
@@ -23,8 +23,15 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-_INDEX = Struct(">ii")
-_TIME_INDEX = Struct(">qi")
+_INDEXES = {
+    ".index": (Struct(">ii"), ("offset", "position")),
+    ".timeindex": (Struct(">qi"), ("timestamp", "offset")),
+    ".txnindex": (
+        Struct(">hqqqq"),
+        ("version", "producerId", "firstOffset", "lastOffset", "lastStableOffset"),
+    ),
+}
+"""How an entry is laid out, and what its numbers are; the aborted transactions of a segment are an index, too."""
 _CHUNK = 1 << 20
 
 
@@ -38,7 +45,7 @@ def _log() -> None:
 def dump(
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE...", help="Segments (.log), indexes (.index) or time indexes."),
+        typer.Argument(metavar="FILE...", help="Segments (.log) or indexes (.index, .timeindex, .txnindex)."),
     ],
     records: Annotated[
         bool, typer.Option("--records/--no-records", help="Print the records too, or the batches only.")
@@ -55,24 +62,22 @@ def dump(
     def dump_one(path: Path) -> None:
         if len(files) > 1 and not as_json:
             typer.echo(f"{path}:")
-        if path.suffix == ".index":
-            _dump_entries(path, _INDEX, ("offset", "position"), as_json)
-        elif path.suffix == ".timeindex":
-            _dump_entries(path, _TIME_INDEX, ("timestamp", "offset"), as_json)
+        if path.suffix in _INDEXES:
+            _dump_entries(path, *_INDEXES[path.suffix], as_json)
         else:
             _dump_segment(path, records, as_json)
 
     try_each(files, dump_one)
 
 
-def _dump_entries(path: Path, layout: Struct, names: tuple[str, str], as_json: bool) -> None:
+def _dump_entries(path: Path, layout: Struct, names: tuple[str, ...], as_json: bool) -> None:
     data = path.read_bytes()
     base = int(path.stem) if path.stem.isdigit() else 0
-    for first, second in layout.iter_unpack(data[: len(data) // layout.size * layout.size]):
+    for numbers in layout.iter_unpack(data[: len(data) // layout.size * layout.size]):
         # Offsets are stored as distances from the segment's first one.
         entry = {
             name: value + base if name == "offset" else value
-            for name, value in zip(names, (first, second), strict=True)
+            for name, value in zip(names, numbers, strict=True)
         }
         typer.echo(
             json.dumps(entry) if as_json else " ".join(f"{name}: {value}" for name, value in entry.items())
@@ -95,8 +100,28 @@ def _dump_segment(path: Path, with_records: bool, as_json: bool) -> None:
             found = decode_batch(batch) if with_records else []
         except Refused as error:
             raise BarnabasError(f"{path}, byte {at}: {error}") from None
+        if header.is_control:
+            _dump_marker(batch, found, as_json)
+            continue
         for record in found:
             typer.echo(json.dumps(_record(record), ensure_ascii=False) if as_json else _record_line(record))
+
+
+def _dump_marker(batch: memoryview, found: "list[Record]", as_json: bool) -> None:
+    """How a transaction ended, in the words of Kafka's own tool."""
+    from barnabas.log.transactions.markers import read_marker
+
+    marker = read_marker(batch) if found else None
+    if marker is None:
+        return
+    shown = {
+        "offset": found[0].offset,
+        "timestamp": found[0].timestamp,
+        "endTxnMarker": "COMMIT" if marker.commit else "ABORT",
+        "coordinatorEpoch": marker.coordinator_epoch,
+    }
+    line = " ".join(f"{name}: {value}" for name, value in shown.items())
+    typer.echo(json.dumps(shown) if as_json else f"| {line}")
 
 
 def _batches(path: Path) -> "Iterator[tuple[int, BatchHeader, memoryview]]":
