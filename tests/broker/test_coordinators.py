@@ -30,6 +30,7 @@ TOPIC = InternalTopic("__sums", lambda config: TopicShape(3, 1, 1 << 20))
 class Effects:
     records: list[tuple[str, int]] = field(default_factory=list)
     replies: list[tuple[Any, Any]] = field(default_factory=list)
+    sends: tuple[Any, ...] = ()
 
 
 class Sums:
@@ -63,6 +64,12 @@ class Sums:
 
     def apply(self, record: tuple[str, int]) -> None:
         self.sums[record[0]] = record[1]
+
+    def apply_in(self, producer_id: int, record: tuple[str, int]) -> None:
+        """Sums are not part of transactions."""
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        """Sums are not part of transactions."""
 
     def loaded(self, now: int) -> Effects:
         return Effects()

@@ -147,10 +147,9 @@ def test_a_coordinator_is_found_in_every_version(
         assert f"{row.host}:{row.port}" == broker.bootstrap
 
 
-def test_a_coordinator_of_transactions_is_refused_with_a_sentence(connection: RawConnection) -> None:
+def test_a_coordinator_of_an_unknown_kind_is_refused(connection: RawConnection) -> None:
     (row,) = connection.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=["tx"]), 4).coordinators
-    assert (row.error_code, row.node_id) == (Code.COORDINATOR_NOT_AVAILABLE, -1)
-    assert "Transactions are not supported" in row.error_message
+    assert (row.error_code, row.node_id) == (Code.NONE, 1)
     (row,) = connection.ask(FindCoordinatorRequest(key_type=9, coordinator_keys=["x"]), 4).coordinators
     assert row.error_code == Code.INVALID_REQUEST
 

@@ -16,6 +16,7 @@ from barnabas.broker.controlling.leaving import leave
 from barnabas.broker.controlling.to_controller import ToController
 from barnabas.broker.coordinators.coordinators import Coordinators
 from barnabas.broker.coordinators.groups import Groups
+from barnabas.broker.coordinators.transactions import Transactions
 from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.housekeeping import Housekeeping
 from barnabas.broker.metadata import Metadata
@@ -207,7 +208,8 @@ class Broker:
             self.metadata.on_event = self.controlling.happened
             self.metadata.ask_for_producer_ids = self.to_controller.producer_ids
         self.groups = Groups(self)
-        self.coordinators: list[Coordinators[Any]] = [self.groups]
+        self.transactions = Transactions(self)
+        self.coordinators: list[Coordinators[Any]] = [self.groups, self.transactions]
         """All that this broker coordinates, by kind."""
         self._housekeeping = Housekeeping(self)
 

@@ -12,11 +12,14 @@ from barnabas.config.network import NetworkConfig
 from barnabas.config.replication import ReplicationConfig
 from barnabas.config.storage import StorageConfig
 from barnabas.config.topic import TopicConfig, topic_settings
+from barnabas.config.transactions import TransactionConfig
 from barnabas.setting import ConfigError, Setting
 
 
 @dataclass(frozen=True, kw_only=True)
-class BrokerConfig(NetworkConfig, StorageConfig, GroupConfig, ClusterConfig, ReplicationConfig):
+class BrokerConfig(
+    NetworkConfig, StorageConfig, GroupConfig, TransactionConfig, ClusterConfig, ReplicationConfig
+):
     """What a broker can be told. Settings that topics inherit are in `topic_defaults`."""
 
     broker_id: int = declare_int(1, "The number this broker is known by in its cluster.", least=0)
@@ -113,8 +116,6 @@ KAFKAS_OWN = frozenset(
         "queued.max.requests",
         "share.coordinator.state.topic.min.isr",
         "share.coordinator.state.topic.replication.factor",
-        "transaction.state.log.min.isr",
-        "transaction.state.log.replication.factor",
     }
 )
 """Settings of Kafka's sample files that mean nothing here: one thread serves, and no quorum is kept."""

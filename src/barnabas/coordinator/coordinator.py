@@ -24,6 +24,7 @@ from barnabas.coordinator.effects import (
 )
 from barnabas.coordinator.group import Group, Kind
 from barnabas.coordinator.offsets import CommittedOffsets
+from barnabas.coordinator.pending_offsets import PendingOffsets
 from barnabas.coordinator.records import (
     GroupMetadataKey,
     OffsetCommitKey,
@@ -33,6 +34,7 @@ from barnabas.coordinator.records import (
     encode,
 )
 from barnabas.coordinator.timetable import Timetable
+from barnabas.coordinator.transactional_commit import as_commit, as_txn_response, check_member
 from barnabas.errors import Code, Refused
 from barnabas.wire.messages.consumer_groups import (
     ConsumerGroupDescribeRequest,
@@ -63,6 +65,7 @@ from barnabas.wire.messages.offsets import (
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
+from barnabas.wire.messages.transactions import TxnOffsetCommitRequest
 
 __all__ = ["EXPIRY_BATCH", "GroupCoordinator", "decode", "encode", "make"]
 
@@ -84,6 +87,7 @@ class GroupCoordinator:
     def __init__(self, config: BrokerConfig, topics: Mapping[str, TopicFacts]) -> None:
         self.groups: dict[str, Group] = {}
         self.offsets = CommittedOffsets()
+        self.pending = PendingOffsets()
         self._config = config
         self._topics = topics
         self._expiry_at = NEVER
@@ -165,8 +169,26 @@ class GroupCoordinator:
         else:
             self._apply_group(key.group_id, Kind.CONSUMER, record)  # type: ignore[union-attr]
 
+    def apply_in(self, producer_id: int, record: Record) -> None:
+        """Keep an offset until the transaction ends that it was committed in."""
+        key, value = record
+        if isinstance(key, OffsetCommitKey) and isinstance(value, OffsetCommitValue):
+            self.pending.stage(producer_id, key, value)
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        """The marker is in the log: what a producer has committed in its transaction counts, or never did."""
+        for key, value in self.pending.settle(producer_id).items():
+            if commit and value is not None:
+                self._apply_offset(key, value)
+                self.offsets.compare_one(key, value, self._topics)
+
     def _apply_offset(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
         self.offsets.apply(key, value)
+        if self.pending:
+            if value is None:
+                self.pending.drop(key)
+            else:
+                self.pending.overtake(key)
         group = self.groups.get(key.group)
         if group is None and value is not None:
             # A consumer that assigns its partitions itself has a group without members.
@@ -348,19 +370,32 @@ class GroupCoordinator:
         out.records += records
         out.reply(token, response)
 
+    def _txn_commit(
+        self, request: TxnOffsetCommitRequest, context: Context, now: int, token: Token, out: Effects
+    ) -> None:
+        """The same in a transaction: the host writes the records in its producer's name, and they stay pending."""
+        commit = as_commit(request)
+        check_member(self.groups.get(request.group_id), commit, now, self._topics)
+        limit = self._config.offset_metadata_max_bytes
+        records, response = self.offsets.commit(commit, self._topics, limit, now)
+        out.records += records
+        out.reply(token, as_txn_response(response))
+
     def _fetch(
         self, request: OffsetFetchRequest, context: Context, now: int, token: Token, out: Effects
     ) -> None:
-        out.reply(token, OffsetFetchResponse(groups=[self._fetched(group) for group in request.groups]))
+        pending = self.pending if request.require_stable and self.pending else None
+        rows = [self._fetched(group, pending) for group in request.groups]
+        out.reply(token, OffsetFetchResponse(groups=rows))
 
-    def _fetched(self, wanted: OffsetFetchGroup) -> OffsetFetchGroupResult:
+    def _fetched(self, wanted: OffsetFetchGroup, pending: PendingOffsets | None) -> OffsetFetchGroupResult:
         group = self.groups.get(wanted.group_id)
         if group is not None:
             try:
                 group.check_fetch(wanted.member_id, wanted.member_epoch)
             except Refused as refused:
                 return OffsetFetchGroupResult(wanted.group_id, error_code=refused.code)
-        return self.offsets.fetch(wanted)
+        return self.offsets.fetch(wanted, pending)
 
     def _delete_offsets(
         self, request: OffsetDeleteRequest, context: Context, now: int, token: Token, out: Effects
@@ -377,7 +412,7 @@ class GroupCoordinator:
         kept_ms = self._config.offsets_retention_minutes * 60_000
         self._expiry_at = now + self._config.offsets_retention_check_interval_ms
         for group in self.groups.values():
-            if not group.is_empty:
+            if not group.is_empty or group.id in self.pending:
                 continue
             gone = self.offsets.expired(group.id, group.since, kept_ms, now)
             if len(gone) == self.offsets.count(group.id):
@@ -427,6 +462,7 @@ class GroupCoordinator:
                 row.error_code = Code.NON_EMPTY_GROUP
             else:
                 out.records += self.offsets.tombstones(group_id)
+                out.records += [Record(key) for key in self.pending.of(group_id)]
                 out.records += group.tombstones()
             results.append(row)
         out.reply(token, DeleteGroupsResponse(results=results))
@@ -460,6 +496,7 @@ _HANDLERS: dict[type[Any], _Handler] = {
     HeartbeatRequest: GroupCoordinator._heartbeat,
     LeaveGroupRequest: GroupCoordinator._leave,
     OffsetCommitRequest: GroupCoordinator._commit,
+    TxnOffsetCommitRequest: GroupCoordinator._txn_commit,
     OffsetFetchRequest: GroupCoordinator._fetch,
     OffsetDeleteRequest: GroupCoordinator._delete_offsets,
     DescribeGroupsRequest: GroupCoordinator._describe,

@@ -5,9 +5,9 @@ them, and lets the replies go when the high watermark has passed them. Where the
 applied, and every reply becomes a refusal: what must last changes by `apply` alone.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 from uuid import UUID
 
 from barnabas.coordinator.records import Record
@@ -61,6 +61,8 @@ class Effects:
 
     records: list[Record] = field(default_factory=list)
     replies: list[tuple[Token, Any]] = field(default_factory=list)
+    sends: ClassVar[Sequence[Any]] = ()
+    """Groups have nothing to tell to others."""
 
     def reply(self, token: Token, response: Any) -> None:
         """Answer with a response, or with Refused: what its API makes of that is its handler's business."""

@@ -4,7 +4,7 @@ Events come in (requests, time, changed topics), effects go out: records to appe
 changes by `apply` alone, which loading calls too. `GroupCoordinator` is one; a neighbour needs no more than this.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from barnabas.config import BrokerConfig
@@ -18,6 +18,10 @@ class Wanted(Protocol):
 
     records: list[Any]
     replies: list[tuple[Any, Any]]
+
+    @property
+    def sends(self) -> Sequence[Any]:
+        """What is to be told to others, once all records are safe."""
 
 
 class Machine(Protocol):
@@ -40,6 +44,12 @@ class Machine(Protocol):
 
     def apply(self, record: Any) -> None:
         """Become what the log says."""
+
+    def apply_in(self, producer_id: int, record: Any) -> None:
+        """Keep what the log says in a producer's transaction, until that ends."""
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        """Become what was kept of a producer, or forget it."""
 
     def loaded(self, now: int) -> Wanted:
         """All of the log has been applied: from here on time counts."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import islice
 
 from barnabas.coordinator.effects import TopicFacts
+from barnabas.coordinator.pending_offsets import PendingOffsets
 from barnabas.coordinator.records import OffsetCommitKey, OffsetCommitValue, Record
 from barnabas.errors import Code
 from barnabas.wire.messages.offsets import (
@@ -120,11 +121,17 @@ class CommittedOffsets:
             results.append(OffsetCommitTopicResult(name, rows))
         return records, OffsetCommitResponse(topics=results)
 
-    def fetch(self, wanted: OffsetFetchGroup) -> OffsetFetchGroupResult:
-        """What a group has committed: of the partitions it asks for, or all."""
+    def fetch(
+        self, wanted: OffsetFetchGroup, pending: PendingOffsets | None = None
+    ) -> OffsetFetchGroupResult:
+        """What a group has committed: of the partitions it asks for, or all. Those in `pending` are refused: a reader
+        that wants what is stable has to wait for the end of their transactions."""
         present = self._shown(wanted.group_id)
         if wanted.topics is None:
             asked = {name: list(partitions) for name, partitions in present.items()}
+            for key in pending.of(wanted.group_id) if pending is not None else ():
+                if key.partition not in present.get(key.topic, ()):
+                    asked.setdefault(key.topic, []).append(key.partition)
         else:
             asked = {}
             for topic in wanted.topics:
@@ -135,7 +142,10 @@ class CommittedOffsets:
             rows = []
             for index in indexes:
                 value = committed.get(index)
-                if value is None:
+                if pending is not None and pending.is_pending(OffsetCommitKey(wanted.group_id, name, index)):
+                    code = Code.UNSTABLE_OFFSET_COMMIT
+                    rows.append(OffsetFetchPartitionResult(index, NO_OFFSET, error_code=code))
+                elif value is None:
                     rows.append(OffsetFetchPartitionResult(index, NO_OFFSET))
                 else:
                     rows.append(
@@ -200,10 +210,14 @@ class CommittedOffsets:
         """
         for key, value in self:
             if isinstance(key, OffsetCommitKey) and isinstance(value, OffsetCommitValue):
-                facts = topics.get(key.topic)
-                is_same = facts is not None and value.topic_id in (NO_ID, facts.id)
-                if not is_same or facts is None or key.partition >= facts.partitions:
-                    self._orphans[key] = None
+                self.compare_one(key, value, topics)
+
+    def compare_one(self, key: OffsetCommitKey, value: OffsetCommitValue, topics: Topics) -> None:
+        """Find out whether a committed offset is an orphan."""
+        facts = topics.get(key.topic)
+        is_same = facts is not None and value.topic_id in (NO_ID, facts.id)
+        if not is_same or facts is None or key.partition >= facts.partitions:
+            self._orphans[key] = None
 
     @property
     def has_orphans(self) -> bool:

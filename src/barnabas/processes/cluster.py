@@ -24,6 +24,8 @@ def replicated(brokers: int) -> dict[str, str]:
         "default.replication.factor": str(replicas),
         "min.insync.replicas": str(in_sync),
         "offsets.topic.replication.factor": str(replicas),
+        "transaction.state.log.replication.factor": str(replicas),
+        "transaction.state.log.min.isr": str(in_sync),
     }
 
 

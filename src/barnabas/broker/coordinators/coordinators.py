@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Coroutine, Mapping, Set
 from functools import lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from barnabas.cluster.controller import WantedTopic
 from barnabas.cluster.image import ClusterImage
@@ -42,6 +42,7 @@ class TopicShape(NamedTuple):
     partitions: int
     replication_factor: int
     segment_bytes: int
+    min_insync: int | None = None
 
 
 class InternalTopic(NamedTuple):
@@ -134,11 +135,7 @@ class Coordinators(Generic[M]):
             uuid.uuid4(),
             shape.partitions,
             shape.replication_factor,
-            configs={
-                "cleanup.policy": "compact",
-                "compression.type": "producer",
-                "segment.bytes": str(shape.segment_bytes),
-            },
+            configs=_settings(shape),
         )
         try:
             await self._broker.to_controller.create_topic(wanted)
@@ -200,8 +197,12 @@ class Coordinators(Generic[M]):
             partition = self._broker.replicas.find_leader(self._topic.name, index)
             if partition is not None and index not in self._hosts:
                 host = self._hosts[index] = CoordinatorHost(self._broker, partition, factory, self._facts)
+                host.on_send = self.send
                 taken.append(host)
         return taken
+
+    def send(self, host: "CoordinatorHost[M]", what: Any) -> None:
+        """Tell others what a coordinator wants them to know."""
 
     # Loading
 
@@ -248,6 +249,17 @@ class Coordinators(Generic[M]):
             self._broker.note_refusal("Coordinators", refused, *tp)
             return False
         return True
+
+
+def _settings(shape: TopicShape) -> dict[str, str]:
+    settings = {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": str(shape.segment_bytes),
+    }
+    if shape.min_insync is not None:
+        settings["min.insync.replicas"] = str(shape.min_insync)
+    return settings
 
 
 @lru_cache(maxsize=4096)

@@ -3,10 +3,13 @@
 Handlers find a group's coordinator here (`host`); how coordinators come, load and go is in `coordinators`.
 """
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from barnabas.broker.coordinators.coordinators import Coordinators, InternalTopic, TopicShape
+from barnabas.errors import Code, Refused
+from barnabas.types import Offset, ProducerId
 
 if TYPE_CHECKING:
     from barnabas.broker.broker import Broker
@@ -35,6 +38,20 @@ class Groups(GroupCoordinators):
 
     def __init__(self, broker: "Broker") -> None:
         super().__init__(broker, OFFSETS_TOPIC, _load)
+
+    def end_transaction(
+        self, index: int, producer_id: ProducerId, *, commit: bool, write: Callable[[], Offset]
+    ) -> Offset:
+        """Let `write` put a transaction's marker into a partition, and the coordinator there know of it.
+
+        Raises Refused while it is not loaded: it would not hear of what its partition has.
+        """
+        host = self._hosts.get(index)
+        if host is None:
+            raise Refused(Code.NOT_COORDINATOR)
+        if not host.is_loaded:
+            raise Refused(Code.COORDINATOR_LOAD_IN_PROGRESS)
+        return host.end_transaction(producer_id, commit=commit, write=write)
 
     # For metrics, from any thread: copies of one dict at a time, which cannot change while it is copied.
 

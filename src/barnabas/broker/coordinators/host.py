@@ -9,8 +9,8 @@ that waits too long for that is a refusal, and the client asks again.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from barnabas.broker.partitions.leader import Leader
 from barnabas.broker.partitions.partition import Partition
@@ -18,13 +18,18 @@ from barnabas.coordinator.effects import NEVER, Context, TopicChanges, TopicFact
 from barnabas.coordinator.machine import Factory, Machine, Wanted
 from barnabas.errors import Code, Refused, counted
 from barnabas.log.salvage import Salvaged
-from barnabas.types import Millis, Offset
+from barnabas.log.transactions.markers import read_marker
+from barnabas.log.transactions.verifications import Verification
+from barnabas.types import Buffer, Millis, Offset, ProducerId
 from barnabas.wire.batch import decode_batch
 from barnabas.wire.codec import Malformed
 from barnabas.wire.records import encode_flat
 
 if TYPE_CHECKING:
     from barnabas.broker.broker import Broker
+
+NO_CONTEXT = Context(-1)
+"""Of what comes from the broker itself."""
 
 BACK_OFF_MS = 1000
 """How long a coordinator whose records are refused by the log waits before it does what is due by itself."""
@@ -89,6 +94,14 @@ class Waiting:
         return self._future
 
 
+class Author(NamedTuple):
+    """The producer in whose transaction the records of a request are written, and what lets them in."""
+
+    producer_id: ProducerId
+    epoch: int
+    verified: Verification
+
+
 class Damage:
     """Mutable: what of a partition could not be read while it was replayed."""
 
@@ -142,21 +155,42 @@ class CoordinatorHost(Generic[M]):
         self._broker = broker
         self._owed: deque[tuple[Offset, float, Replies]] = deque()
         """Answers that wait for the high watermark, and until when."""
+        self._held: deque[tuple[Offset, Sequence[Any]]] = deque()
+        """What is to be told to others, and waits for the high watermark."""
+        self.on_send: Callable[[CoordinatorHost[M], Any], None] = lambda host, what: None
+        """Called with each thing that is to be told."""
         self._late: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = NEVER
         self._awake_by = NEVER
-        self._is_closed = False
+        self.is_closed = False
 
     # What the broker asks
 
-    def ask(self, request: Any, context: Context) -> Any:
-        """The answer to a request, or a future of it. Raises Refused."""
+    def ask(self, request: Any, context: Context, author: Author | None = None) -> Any:
+        """The answer to a request, or a future of it. Raises Refused. With an author, its records count when the
+        author's transaction is committed."""
         waiting = Waiting()
         now = self._broker.clock.now()
-        self._carry_out(self.coordinator.handle(request, context, now, waiting), now)
+        self._carry_out(self.coordinator.handle(request, context, now, waiting), now, author)
         self._arm(now)
         return waiting.outcome
+
+    def tell(self, event: Any) -> None:
+        """Something has happened; there is nothing to answer."""
+        now = self._broker.clock.now()
+        self._carry_out(self.coordinator.handle(event, NO_CONTEXT, now, None), now)
+        self._arm(now)
+
+    def end_transaction(
+        self, producer_id: ProducerId, *, commit: bool, write: Callable[[], Offset]
+    ) -> Offset:
+        """Let `write` put a transaction's marker into the partition, and act on it; its offset. Raises Refused."""
+        self._check_epoch()
+        place = write()
+        self.coordinator.end_transaction(producer_id, commit=commit)
+        self._arm(self._broker.clock.now())
+        return place
 
     def topics_changed(self, topics: Mapping[str, TopicFacts], changes: TopicChanges) -> None:
         self._topics = topics
@@ -167,7 +201,8 @@ class CoordinatorHost(Generic[M]):
 
     def close(self) -> None:
         """Another host has the partition now, here or elsewhere, or none: waiting requests are refused."""
-        self._is_closed = True
+        self.is_closed = True
+        self._held.clear()
         self._disarm()
         self.partition.unwatch(self)
         effects = self.coordinator.resign(Code.NOT_COORDINATOR)
@@ -192,7 +227,7 @@ class CoordinatorHost(Generic[M]):
                 damage.pass_over(piece.damaged)
                 self._replay(piece, damage)
                 await asyncio.sleep(0)
-                if self._is_closed:
+                if self.is_closed:
                     return
         except OSError as error:
             raise Refused(Code.KAFKA_STORAGE_ERROR, f"{self.partition.tp} cannot be read: {error}") from error
@@ -204,13 +239,15 @@ class CoordinatorHost(Generic[M]):
 
     def _replay(self, piece: Salvaged, damage: "Damage") -> None:
         for at, header in piece.batches:
-            if header.is_control:
-                continue
             try:
+                if header.is_control:
+                    self._replay_marker(piece.data[at : at + header.size], header.producer_id)
+                    continue
                 stored = decode_batch(piece.data, at)
             except Refused:
                 damage.pass_over(header.size)
                 continue
+            author = header.producer_id if header.is_transactional else None
             for each in stored:
                 try:
                     record = self._factory.decode(each.key or b"", each.value)
@@ -219,7 +256,15 @@ class CoordinatorHost(Generic[M]):
                     continue
                 if record is not None:
                     self.replayed += 1
-                    self.coordinator.apply(record)
+                    if author is None:
+                        self.coordinator.apply(record)
+                    else:
+                        self.coordinator.apply_in(author, record)
+
+    def _replay_marker(self, batch: Buffer, producer_id: int) -> None:
+        marker = read_marker(batch)
+        if marker is not None:
+            self.coordinator.end_transaction(producer_id, commit=marker.commit)
 
     def loaded(self) -> None:
         """From here on requests are served."""
@@ -232,11 +277,11 @@ class CoordinatorHost(Generic[M]):
 
     # Effects
 
-    def _carry_out(self, effects: Wanted, now: Millis) -> bool:
-        """Append, apply, answer. False where the log has refused."""
+    def _carry_out(self, effects: Wanted, now: Millis, author: Author | None = None) -> bool:
+        """Append, apply, answer, tell. False where the log has refused."""
         if effects.records:
             try:
-                self._append(effects.records, now)
+                self._append(effects.records, now, author)
             except Refused as refused:
                 self._broker.note_refusal("Coordinators", refused, *self.partition.tp)
                 code = append_code(refused.code)
@@ -244,23 +289,42 @@ class CoordinatorHost(Generic[M]):
                     waiting.give(Refused(code))
                 return False
             for record in effects.records:
-                self.coordinator.apply(record)
+                if author is None:
+                    self.coordinator.apply(record)
+                else:
+                    self.coordinator.apply_in(author.producer_id, record)
         if effects.replies:
             self._answer_when_safe(effects.replies)
+        if effects.sends:
+            self._tell_when_safe(effects.sends)
         return True
 
-    def _append(self, records: list[Any], now: Millis) -> None:
+    def _check_epoch(self) -> None:
         partition = self.partition
         if partition.epoch != self.epoch or self._leader_of(partition.tp) is not partition:
             # Another host, here or elsewhere, reads the partition in the next epoch, and must not find in it what it
             # did not decide. `close` comes a few steps after the change.
             raise Refused(Code.NOT_LEADER_OR_FOLLOWER)
+
+    def _append(self, records: list[Any], now: Millis, author: Author | None) -> None:
+        self._check_epoch()
+        partition = self.partition
         try:
             keys, values = zip(*map(self._encode, records), strict=True)
         except Malformed as malformed:
             raise Refused(Code.INVALID_REQUEST, f"the log cannot hold it: {malformed}") from malformed
         body = encode_flat(values, keys, timestamps=[now] * len(values))
-        partition.append_own(body, len(values), now)
+        if author is None:
+            partition.append_own(body, len(values), now)
+        else:
+            partition.append_own_in_transaction(
+                body,
+                len(values),
+                now,
+                producer_id=author.producer_id,
+                producer_epoch=author.epoch,
+                verified=author.verified,
+            )
 
     def _answer_when_safe(self, replies: Replies) -> None:
         partition = self.partition
@@ -275,6 +339,18 @@ class CoordinatorHost(Generic[M]):
             if self._late is None:
                 self._late = loop.call_at(deadline, self._expire)
             partition.watch(self)
+
+    def _tell_when_safe(self, sends: Sequence[Any]) -> None:
+        end = self.partition.log.end
+        if self.partition.high_watermark >= end and not self._held:
+            self._tell(sends)
+        else:
+            self._held.append((end, sends))
+            self.partition.watch(self)
+
+    def _tell(self, sends: Sequence[Any]) -> None:
+        for what in sends:
+            self.on_send(self, what)
 
     def _expire(self) -> None:
         """Tell clients to ask again whose answers have waited too long, as where too few replicas are in sync."""
@@ -302,7 +378,9 @@ class CoordinatorHost(Generic[M]):
             _, _, replies = self._owed.popleft()
             for waiting, answer in replies:
                 waiting.give(answer)
-        if not self._owed:
+        while self._held and self._held[0][0] <= self.partition.high_watermark:
+            self._tell(self._held.popleft()[1])
+        if not self._owed and not self._held:
             self.partition.unwatch(self)
 
     # Time
@@ -313,7 +391,7 @@ class CoordinatorHost(Generic[M]):
         if at == self._timer_at:
             return
         self._disarm()
-        if at < NEVER and not self._is_closed:
+        if at < NEVER and not self.is_closed:
             self._timer_at = at
             delay = max(at - now, 0)
             self._awake_by = now + delay + SLEEPY_MS

@@ -1,4 +1,4 @@
-"""FindCoordinator v0-4, for one key or for several: which broker looks after a group. There are no transactions yet."""
+"""FindCoordinator v0-4, for one key or for several: which broker looks after a group or a transactional id."""
 
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 GROUP = 0
 TRANSACTION = 1
-NO_TRANSACTIONS = "Transactions are not supported by this broker."
 
 
 @handles(ApiKey.FIND_COORDINATOR)
@@ -35,11 +34,10 @@ async def find_coordinator(
 
 async def _find(broker: "Broker", key_type: int, key: str) -> Coordinator:
     try:
-        if key_type == TRANSACTION:
-            raise Refused(Code.COORDINATOR_NOT_AVAILABLE, NO_TRANSACTIONS)
-        if key_type != GROUP:
+        if key_type not in (GROUP, TRANSACTION):
             raise Refused(Code.INVALID_REQUEST, f"There is no kind {key_type} of coordinators.")
-        node = broker.metadata.image.brokers.get(await broker.groups.find(key))
+        coordinators = broker.groups if key_type == GROUP else broker.transactions
+        node = broker.metadata.image.brokers.get(await coordinators.find(key))
         if node is None:
             raise Refused(Code.COORDINATOR_NOT_AVAILABLE)
     except Refused as refused:
