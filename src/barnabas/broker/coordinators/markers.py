@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from barnabas.broker.broker import Broker
     from barnabas.broker.coordinators.host import CoordinatorHost
 
-PURPOSE = "markers"
-TIMEOUT_MS = 30_000
+MARKING = "markers"
+MARKER_TIMEOUT_MS = 30_000
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 1.0
 """How long a marker that was refused waits before it goes again: each time twice as long."""
 
@@ -176,7 +176,7 @@ class MarkerSender:
                 continue
             request = WriteTxnMarkersRequest([delivery.marker(partitions) for delivery, partitions in sent])
             try:
-                answer = await self._broker.peers.get(there, PURPOSE).ask(request, TIMEOUT_MS)
+                answer = await self._broker.peers.get(there, MARKING).ask(request, MARKER_TIMEOUT_MS)
             except (PeerLost, Refused):
                 self._again(sent)
                 continue

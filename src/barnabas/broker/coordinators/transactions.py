@@ -34,7 +34,7 @@ STATE_TOPIC = InternalTopic(
     ),
 )
 
-PURPOSE = "transactions"
+VERIFYING = "transactions"
 VERIFY_MS = 10_000
 """How long another broker may take to verify partitions."""
 
@@ -149,7 +149,7 @@ class Transactions(TransactionCoordinators):
             topics.setdefault(tp.topic, []).append(tp.partition)
         rows = [AddPartitionsToTxnTopic(topic, indexes) for topic, indexes in topics.items()]
         one = AddPartitionsToTxnTransaction(transactional_id, producer_id, epoch, not add, rows)
-        peer = self._broker.peers.get(there, PURPOSE)
+        peer = self._broker.peers.get(there, VERIFYING)
         answer = await peer.ask(AddPartitionsToTxnRequest([one]), VERIFY_MS)
         if answer.error_code:
             raise Refused(Code.of(answer.error_code))

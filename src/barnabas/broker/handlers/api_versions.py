@@ -13,10 +13,16 @@ from barnabas.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
 )
 
 if TYPE_CHECKING:
     from barnabas.broker.broker import Broker
+
+TRANSACTION_VERSION = "transaction.version"
+EPOCH_A_TRANSACTION = 2
+"""What all brokers here speak: each transaction has an epoch of its own, and partitions are added by their records."""
 
 
 @handles(ApiKey.API_VERSIONS)
@@ -29,5 +35,8 @@ def api_versions(broker: "Broker", request: ApiVersionsRequest, peer: Connection
             ApiVersion(api.key, api.announced_lowest, highest)
             for api in sorted(APIS.values())
             if (highest := api.highest if to_broker else api.offered) >= 0
-        ]
+        ],
+        supported_features=[SupportedFeatureKey(TRANSACTION_VERSION, 0, EPOCH_A_TRANSACTION)],
+        finalized_features_epoch=0,
+        finalized_features=[FinalizedFeatureKey(TRANSACTION_VERSION, EPOCH_A_TRANSACTION, 0)],
     )

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 from barnabas.config import BrokerConfig
 from barnabas.coordinator.effects import NEVER, Context, Token, TopicChanges, TopicFacts
 from barnabas.coordinator.transactions import rules
-from barnabas.coordinator.transactions.records import Record, decode, encode
+from barnabas.coordinator.transactions.records import TransactionRecord, decode, encode
 from barnabas.coordinator.transactions.requests import (
     DONE,
     NEEDS_PRODUCER_ID,
@@ -29,7 +29,12 @@ from barnabas.coordinator.transactions.requests import (
     Markers,
     Verify,
 )
-from barnabas.coordinator.transactions.transaction import NO_PRODUCER, State, TopicIndex, Transaction
+from barnabas.coordinator.transactions.transaction import (
+    NO_PRODUCER,
+    TopicIndex,
+    Transaction,
+    TransactionState,
+)
 from barnabas.errors import Code, Refused
 from barnabas.wire.messages.transactions import DescribedTransaction, ListedTransaction, TransactionTopic
 
@@ -48,7 +53,7 @@ UNKNOWN = "There is no transactional id {} here: it was never initialised, or no
 class TransactionEffects:
     """Mutable while the machine works: see `coordinator.effects`. `sends` leave when all records are safe."""
 
-    records: list[Record] = field(default_factory=list)
+    records: list[TransactionRecord] = field(default_factory=list)
     replies: list[tuple[Token, Any]] = field(default_factory=list)
     sends: list[Markers] = field(default_factory=list)
 
@@ -144,17 +149,17 @@ class TransactionCoordinator:
 
     # The log
 
-    def apply(self, record: Record) -> None:
+    def apply(self, record: TransactionRecord) -> None:
         """Become what the log says."""
         transactional_id, transaction = record
         self._open.discard(transactional_id)
         self._unmarked.pop(transactional_id, None)
         self._unfinished.discard(transactional_id)
-        if transaction is None or transaction.state is State.DEAD:
+        if transaction is None or transaction.state is TransactionState.DEAD:
             self.transactions.pop(transactional_id, None)
             return
         self.transactions[transactional_id] = transaction
-        if transaction.state is State.ONGOING:
+        if transaction.state is TransactionState.ONGOING:
             self._open.add(transactional_id)
         elif transaction.state.is_ending:
             self._unmarked[transactional_id] = set(transaction.partitions)
@@ -162,7 +167,7 @@ class TransactionCoordinator:
         if transactional_id in self._parked:
             self._released.add(transactional_id)
 
-    def apply_in(self, producer_id: int, record: Record) -> None:
+    def apply_in(self, producer_id: int, record: TransactionRecord) -> None:
         """Nothing of this log is written in a transaction."""
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
@@ -257,7 +262,7 @@ class TransactionCoordinator:
 
     def _complete(self, transactional_id: str, now: int, out: TransactionEffects) -> None:
         current = self.transactions[transactional_id]
-        out.records.append(Record(transactional_id, rules.completed(current, now)))
+        out.records.append(TransactionRecord(transactional_id, rules.completed(current, now)))
 
     # What comes by itself
 
@@ -276,7 +281,7 @@ class TransactionCoordinator:
         kept_ms = self._config.transactional_id_expiration_ms
         for transactional_id, transaction in self.transactions.items():
             if rules.is_forgotten(transaction, kept_ms, now) and transactional_id not in self._parked:
-                out.records.append(Record(transactional_id))
+                out.records.append(TransactionRecord(transactional_id))
                 if len(out.records) >= EXPIRY_BATCH:
                     self._expiry_at = now
                     return
@@ -342,7 +347,7 @@ class TransactionCoordinator:
         rows = []
         for transactional_id, each in self.transactions.items():
             is_long = asked.longer_than_ms < 0 or (
-                each.state is State.ONGOING and now - each.started > asked.longer_than_ms
+                each.state is TransactionState.ONGOING and now - each.started > asked.longer_than_ms
             )
             if (
                 is_long
@@ -362,13 +367,13 @@ class TransactionCoordinator:
         return current
 
     def _write(self, transactional_id: str, following: Transaction, out: TransactionEffects) -> None:
-        out.records.append(Record(transactional_id, following))
+        out.records.append(TransactionRecord(transactional_id, following))
         if following.state.is_ending:
             out.sends.append(_markers(transactional_id, following))
 
 
 def _markers(transactional_id: str, ending: Transaction) -> Markers:
-    is_commit = ending.state is State.PREPARE_COMMIT
+    is_commit = ending.state is TransactionState.PREPARE_COMMIT
     return Markers(transactional_id, ending.producer, is_commit, ending.partitions, ending.version)
 
 

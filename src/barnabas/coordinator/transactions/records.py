@@ -9,7 +9,13 @@ from dataclasses import dataclass
 from struct import Struct, error
 from typing import Annotated, ClassVar, NamedTuple
 
-from barnabas.coordinator.transactions.transaction import NO_EPOCH, NO_ID, State, TopicIndex, Transaction
+from barnabas.coordinator.transactions.transaction import (
+    NO_EPOCH,
+    NO_ID,
+    TopicIndex,
+    Transaction,
+    TransactionState,
+)
 from barnabas.types import Buffer
 from barnabas.wire.apis import NO_VERSION, Versions
 from barnabas.wire.codec import Malformed, decoder, encoder
@@ -53,14 +59,14 @@ class TransactionValue:
     """Kafka forgets it with the coordinator, and then fences a producer that only asks once more."""
 
 
-class Record(NamedTuple):
+class TransactionRecord(NamedTuple):
     """A transactional id and what is known of it; None forgets it."""
 
     transactional_id: str
     transaction: Transaction | None = None
 
 
-def encode(record: Record) -> tuple[bytes, bytes | None]:
+def encode(record: TransactionRecord) -> tuple[bytes, bytes | None]:
     """The bytes of key and value. Raises Malformed where a field cannot carry what it was given."""
     transactional_id, transaction = record
     key = bytearray(_PREFIX.pack(0))
@@ -72,21 +78,21 @@ def encode(record: Record) -> tuple[bytes, bytes | None]:
     return bytes(key), bytes(value)
 
 
-def decode(key: Buffer, value: Buffer | None) -> Record | None:
+def decode(key: Buffer, value: Buffer | None) -> TransactionRecord | None:
     """The record of these bytes; None for a kind of key that we do not know."""
     if _prefix(key) != 0:
         return None
     transactional_id = decoder(TransactionKey, 0)(key, 2).transactional_id
     if value is None:
-        return Record(transactional_id)
+        return TransactionRecord(transactional_id)
     version = _prefix(value)
     if not TransactionValue.versions.speaks(version):
         raise Malformed(f"version {version} of a transaction's value")
-    return Record(transactional_id, _transaction(decoder(TransactionValue, version)(value, 2)))
+    return TransactionRecord(transactional_id, _transaction(decoder(TransactionValue, version)(value, 2)))
 
 
 def _value(transaction: Transaction) -> TransactionValue:
-    partitions = None if transaction.state is State.EMPTY else _by_topic(transaction.partitions)
+    partitions = None if transaction.state is TransactionState.EMPTY else _by_topic(transaction.partitions)
     return TransactionValue(
         transaction.producer_id,
         transaction.previous_id,
@@ -105,7 +111,7 @@ def _value(transaction: Transaction) -> TransactionValue:
 
 def _transaction(value: TransactionValue) -> Transaction:
     try:
-        state = State(value.transaction_status)
+        state = TransactionState(value.transaction_status)
     except ValueError:
         raise Malformed(f"state {value.transaction_status} of a transaction") from None
     return Transaction(

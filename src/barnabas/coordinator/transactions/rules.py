@@ -13,8 +13,8 @@ from barnabas.coordinator.transactions.transaction import (
     NO_TIME,
     NO_TIMEOUT_MS,
     Producer,
-    State,
     Transaction,
+    TransactionState,
     is_exhausted,
 )
 from barnabas.errors import Code, Refused
@@ -38,8 +38,8 @@ def initialised(current: Transaction | None, asked: Init, now: int) -> Transacti
     """The transactional id with a producer that may begin. Where a transaction is open, it is fenced or kept first."""
     timeout_ms = NO_TIMEOUT_MS if asked.two_phase else asked.timeout_ms
     if current is None:
-        return Transaction(State.EMPTY, _fresh(asked.fresh_id), 0, timeout_ms, now)
-    if current.state is State.ONGOING:
+        return Transaction(TransactionState.EMPTY, _fresh(asked.fresh_id), 0, timeout_ms, now)
+    if current.state is TransactionState.ONGOING:
         _check_expected(current.follower, asked)
         return _kept(current, asked, now) if asked.keep else fenced(current, now)
     return _begun(current, asked, timeout_ms, now)
@@ -60,7 +60,7 @@ def _begun(current: Transaction, asked: Init, timeout_ms: int, now: int) -> Tran
         else:
             producer = Producer(current.producer_id, current.epoch + 1)
     return Transaction(
-        State.EMPTY,
+        TransactionState.EMPTY,
         producer.id,
         producer.epoch,
         timeout_ms,
@@ -108,7 +108,7 @@ def timed_out(current: Transaction, now: int) -> Transaction:
 def _aborted(current: Transaction, now: int, last_epoch: int) -> Transaction:
     following = current.follower
     return current._replace(
-        state=State.PREPARE_ABORT,
+        state=TransactionState.PREPARE_ABORT,
         epoch=min(current.epoch + 1, LAST_EPOCH),
         last_epoch=last_epoch,
         previous_id=current.producer_id,
@@ -135,11 +135,11 @@ def added(current: Transaction, asked: Add, now: int) -> Transaction:
     """The transaction with these partitions: one that is open, or a new one."""
     if current.is_kept:
         raise Refused(Code.INVALID_TXN_STATE, KEPT.format(asked.transactional_id))
-    if current.state is State.ONGOING and asked.partitions <= current.partitions:
+    if current.state is TransactionState.ONGOING and asked.partitions <= current.partitions:
         return current
-    is_open = current.state is State.ONGOING
+    is_open = current.state is TransactionState.ONGOING
     return current._replace(
-        state=State.ONGOING,
+        state=TransactionState.ONGOING,
         partitions=current.partitions | asked.partitions if is_open else asked.partitions,
         started=current.started if is_open else now,
         updated=now,
@@ -154,11 +154,13 @@ def added(current: Transaction, asked: Add, now: int) -> Transaction:
 def ended(current: Transaction, asked: End, now: int) -> Transaction:
     """The transaction with its outcome decided; the same value where it was decided so before."""
     bumps = asked.version >= EPOCH_A_TRANSACTION
-    if current.state is not State.ONGOING and (_is_repeated(current, asked) if bumps else _is_over(current)):
+    if current.state is not TransactionState.ONGOING and (
+        _is_repeated(current, asked) if bumps else _is_over(current)
+    ):
         _check_producer_of_end(current, asked, is_repeated=bumps)
         return _as_decided(current, asked)
     check_producer(current, asked.transactional_id, asked.producer)
-    if current.state is not State.ONGOING and (asked.commit or not bumps):
+    if current.state is not TransactionState.ONGOING and (asked.commit or not bumps):
         raise Refused(Code.INVALID_TXN_STATE, NOTHING_OPEN.format(asked.transactional_id))
     return _decided(current, asked, bumps, now)
 
@@ -175,7 +177,7 @@ def _is_repeated(current: Transaction, asked: End) -> bool:
 
 
 def _is_over(current: Transaction) -> bool:
-    return current.state is not State.EMPTY
+    return current.state is not TransactionState.EMPTY
 
 
 def _check_producer_of_end(current: Transaction, asked: End, *, is_repeated: bool) -> None:
@@ -184,7 +186,7 @@ def _check_producer_of_end(current: Transaction, asked: End, *, is_repeated: boo
 
 
 def _as_decided(current: Transaction, asked: End) -> Transaction:
-    committed = current.state in (State.PREPARE_COMMIT, State.COMPLETE_COMMIT)
+    committed = current.state in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
     if committed == asked.commit:
         return current
     if asked.commit and asked.version >= EPOCH_A_TRANSACTION:
@@ -195,7 +197,7 @@ def _as_decided(current: Transaction, asked: End) -> Transaction:
 
 def _decided(current: Transaction, asked: End, bumps: bool, now: int) -> Transaction:
     """The outcome of an open transaction, or of one without records, which is aborted for its epoch alone."""
-    is_kept, is_open = current.is_kept, current.state is State.ONGOING
+    is_kept, is_open = current.is_kept, current.state is TransactionState.ONGOING
     holder = current.follower
     next_id, next_epoch = NO_ID, NO_EPOCH
     if is_kept:
@@ -203,7 +205,7 @@ def _decided(current: Transaction, asked: End, bumps: bool, now: int) -> Transac
     elif bumps and is_exhausted(current.epoch):
         next_id, next_epoch = _fresh(asked.fresh_id), 0
     decided = current._replace(
-        state=State.PREPARE_COMMIT if asked.commit else State.PREPARE_ABORT,
+        state=TransactionState.PREPARE_COMMIT if asked.commit else TransactionState.PREPARE_ABORT,
         epoch=current.epoch + 1 if bumps or is_kept else current.epoch,
         last_epoch=holder.epoch if bumps else current.last_epoch,
         previous_id=current.producer_id,
@@ -220,9 +222,9 @@ def _decided(current: Transaction, asked: End, bumps: bool, now: int) -> Transac
 def completed(current: Transaction, now: int) -> Transaction:
     """Every partition has the marker."""
     following = current.follower
-    is_commit = current.state is State.PREPARE_COMMIT
+    is_commit = current.state is TransactionState.PREPARE_COMMIT
     return current._replace(
-        state=State.COMPLETE_COMMIT if is_commit else State.COMPLETE_ABORT,
+        state=TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT,
         producer_id=following.id,
         epoch=following.epoch,
         previous_id=current.producer_id,
@@ -235,14 +237,18 @@ def completed(current: Transaction, now: int) -> Transaction:
 
 def is_late(transaction: Transaction, now: int) -> bool:
     """Whether a transaction has been open for longer than its producer allowed."""
-    if transaction.state is not State.ONGOING or transaction.is_two_phase or transaction.started == NO_TIME:
+    if (
+        transaction.state is not TransactionState.ONGOING
+        or transaction.is_two_phase
+        or transaction.started == NO_TIME
+    ):
         return False
     return now >= transaction.started + transaction.timeout_ms
 
 
 def is_forgotten(transaction: Transaction, kept_ms: int, now: int) -> bool:
-    """Whether a transactional id was unused for so long that it goes."""
-    is_idle = transaction.state is not State.ONGOING and not transaction.state.is_ending
+    """Whether a transactional id was unused for long enough to go."""
+    is_idle = transaction.state is not TransactionState.ONGOING and not transaction.state.is_ending
     return is_idle and now >= transaction.updated + kept_ms
 
 

@@ -18,7 +18,7 @@ TopicIndex: TypeAlias = tuple[str, int]
 """A partition."""
 
 
-class State(IntEnum):
+class TransactionState(IntEnum):
     """Where a transactional id is, by the numbers of the log."""
 
     EMPTY = 0
@@ -38,10 +38,10 @@ class State(IntEnum):
     @property
     def is_ending(self) -> bool:
         """The outcome is decided, and markers are on their way."""
-        return self is State.PREPARE_COMMIT or self is State.PREPARE_ABORT
+        return self is TransactionState.PREPARE_COMMIT or self is TransactionState.PREPARE_ABORT
 
 
-SHOWN = {state.shown: state for state in State}
+SHOWN = {state.shown: state for state in TransactionState}
 
 
 class Producer(NamedTuple):
@@ -57,7 +57,7 @@ NO_PRODUCER = Producer(NO_ID, NO_EPOCH)
 class Transaction(NamedTuple):
     """A transactional id: its producer, and the transaction that is open or was the last."""
 
-    state: State
+    state: TransactionState
     producer_id: int
     epoch: int
     timeout_ms: int
@@ -88,7 +88,7 @@ class Transaction(NamedTuple):
     @property
     def is_kept(self) -> bool:
         """Open, and in the hands of another producer than began it: that one can only end it."""
-        return self.state is State.ONGOING and self.next_id != NO_ID
+        return self.state is TransactionState.ONGOING and self.next_id != NO_ID
 
     @property
     def is_two_phase(self) -> bool:
