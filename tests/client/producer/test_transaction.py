@@ -162,18 +162,19 @@ def test_a_fenced_producer_can_do_nothing_more(code: Code) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "phase"),
+    ("code", "version", "phase"),
     [
-        (Code.TRANSACTION_ABORTABLE, Phase.BROKEN),
-        (Code.UNKNOWN_PRODUCER_ID, Phase.BROKEN),
-        (Code.INVALID_TXN_STATE, Phase.OVER),
-        (Code.INVALID_PRODUCER_ID_MAPPING, Phase.OVER),
-        (Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, Phase.OVER),
-        (Code.UNKNOWN_SERVER_ERROR, Phase.OVER),
+        (Code.TRANSACTION_ABORTABLE, 2, Phase.BROKEN),
+        (Code.UNKNOWN_PRODUCER_ID, 2, Phase.BROKEN),
+        (Code.INVALID_TXN_STATE, 2, Phase.BROKEN),
+        (Code.INVALID_TXN_STATE, 1, Phase.OVER),
+        (Code.INVALID_PRODUCER_ID_MAPPING, 2, Phase.OVER),
+        (Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, 2, Phase.OVER),
+        (Code.UNKNOWN_SERVER_ERROR, 2, Phase.OVER),
     ],
 )
-def test_what_a_refused_commit_means(code: Code, phase: Phase) -> None:
-    found = with_a_record(2)
+def test_what_a_refused_commit_means(code: Code, version: int, phase: Phase) -> None:
+    found = with_a_record(version)
     found.end(commits=True)
     asked(found, EndTxnRequest)
     found.take(EndTxnResponse(error_code=code), 0.0)

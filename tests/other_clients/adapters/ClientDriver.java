@@ -25,8 +25,10 @@ import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.RecordsToDelete;
 import org.apache.kafka.clients.admin.TopicDescription;
+import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
@@ -46,6 +48,7 @@ public final class ClientDriver {
 
     private final String bootstrap;
     private final Admin admin;
+    private final List<KafkaProducer<byte[], byte[]>> transactional = new ArrayList<>();
 
     private ClientDriver(String bootstrap) {
         this.bootstrap = bootstrap;
@@ -121,8 +124,57 @@ public final class ClientDriver {
                 return produce(request, place);
             case "read":
                 return read(request, place);
+            case "transactionOpen":
+                transactional.add(openTransactional(request.get("id").asText()));
+                return JSON.valueToTree(transactional.size() - 1);
+            case "transactionBegin":
+                transactional(request).beginTransaction();
+                return null;
+            case "transactionSend":
+                sendAll(transactional(request), place, request.get("values"));
+                return null;
+            case "transactionOffset":
+                transactional(request).sendOffsetsToTransaction(
+                    Map.of(place, new OffsetAndMetadata(request.get("offset").asLong())),
+                    new ConsumerGroupMetadata(request.get("group").asText()));
+                return null;
+            case "transactionCommit":
+                transactional(request).commitTransaction();
+                return null;
+            case "transactionAbort":
+                transactional(request).abortTransaction();
+                return null;
+            case "transactionClose":
+                transactional(request).close(Duration.ofSeconds(5));
+                return null;
             default:
                 throw new IllegalArgumentException("unknown verb " + request.get("verb"));
+        }
+    }
+
+    private KafkaProducer<byte[], byte[]> openTransactional(String id) {
+        Map<String, Object> settings = new HashMap<>();
+        settings.put("bootstrap.servers", bootstrap);
+        settings.put("transactional.id", id);
+        KafkaProducer<byte[], byte[]> producer =
+            new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer());
+        producer.initTransactions();
+        return producer;
+    }
+
+    private KafkaProducer<byte[], byte[]> transactional(JsonNode request) {
+        return transactional.get(request.get("number").asInt());
+    }
+
+    private static void sendAll(KafkaProducer<byte[], byte[]> producer, TopicPartition place, JsonNode values)
+            throws Exception {
+        List<Future<RecordMetadata>> sent = new ArrayList<>();
+        for (JsonNode value : values) {
+            byte[] bytes = value.asText().getBytes(StandardCharsets.UTF_8);
+            sent.add(producer.send(new ProducerRecord<>(place.topic(), place.partition(), null, bytes)));
+        }
+        for (Future<RecordMetadata> answer : sent) {
+            answer.get();
         }
     }
 
@@ -190,6 +242,7 @@ public final class ClientDriver {
         Map<String, Object> settings = new HashMap<>();
         settings.put("bootstrap.servers", bootstrap);
         settings.put("auto.offset.reset", "none");
+        settings.put("isolation.level", request.path("committed").asBoolean() ? "read_committed" : "read_uncommitted");
         settings.put("enable.auto.commit", false);
         settings.put("fetch.max.wait.ms", 100);
         settings.put("max.poll.records", 10000);

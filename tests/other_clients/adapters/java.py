@@ -139,9 +139,16 @@ class JavaAdapter(ClientAdapter):
             )
         )
 
-    def read(self, topic: str, partition: int, start: int, count: int) -> list[Stored]:
+    def transaction(self, verb: str, **arguments: Any) -> Any:
+        """A step of a producer with a transactional id; `Open` gives the number that the others name it by."""
+        return self._call(f"transaction{verb}", **arguments)
+
+    def read(
+        self, topic: str, partition: int, start: int, count: int, *, committed: bool = False
+    ) -> list[Stored]:
         rows = self._call(
             "read",
+            committed=committed,
             topic=topic,
             partition=partition,
             start=start,

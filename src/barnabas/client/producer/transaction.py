@@ -57,6 +57,8 @@ _FATAL_FOR_RECORDS = frozenset(
     }
 )
 _ABORTABLE = frozenset({Code.TRANSACTION_ABORTABLE, Code.UNKNOWN_PRODUCER_ID})
+_ABORTED_BEFORE = frozenset({Code.TRANSACTION_ABORTABLE, Code.INVALID_TXN_STATE})
+"""What our brokers and Apache Kafka's say to a commit in version 2 that comes too late. An abort puts it right."""
 _ABORTABLE_PARTITIONS = _ABORTABLE | {
     Code.OPERATION_NOT_ATTEMPTED,
     Code.TOPIC_AUTHORIZATION_FAILED,
@@ -383,6 +385,9 @@ class Transactions:
         if is_end and self._is_in_doubt and why.code is Code.INVALID_TXN_STATE:
             # The question that might have begun it never arrived. In another epoch it is too late for it.
             self._is_ended = self._needs_epoch = True
+        elif is_end and self.version > 1 and why.code in _ABORTED_BEFORE and self.phase is Phase.COMMITTING:
+            text = "it was open for longer than transaction.timeout.ms, and was aborted by its coordinator."
+            self._break(Refused(why.code, f"{self._about}: {text}"))
         elif isinstance(asked.request, AddOffsetsToTxnRequest):
             self._refuse(why, now, _ABORTABLE_OFFSETS)
         else:
