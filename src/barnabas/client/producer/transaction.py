@@ -64,20 +64,24 @@ _ABORTABLE_PARTITIONS = _ABORTABLE | {
     Code.TOPIC_AUTHORIZATION_FAILED,
     Code.INVALID_TOPIC_EXCEPTION,
 }
-_ABORTABLE_OFFSETS = _ABORTABLE | {
-    Code.GROUP_AUTHORIZATION_FAILED,
-    Code.INVALID_GROUP_ID,
-    Code.GROUP_ID_NOT_FOUND,
-    Code.FENCED_INSTANCE_ID,
-    Code.UNKNOWN_MEMBER_ID,
-    Code.ILLEGAL_GENERATION,
-    Code.STALE_MEMBER_EPOCH,
-    Code.FENCED_MEMBER_EPOCH,
-    Code.REBALANCE_IN_PROGRESS,
-    Code.OFFSET_METADATA_TOO_LARGE,
-    Code.INVALID_COMMIT_OFFSET_SIZE,
-    Code.TOPIC_AUTHORIZATION_FAILED,
-}
+_ABORTABLE_OFFSETS = (
+    _ABORTABLE
+    | {
+        Code.INVALID_TXN_STATE,  # a group's coordinator that took over may say so of one that it was not asked about
+        Code.GROUP_AUTHORIZATION_FAILED,
+        Code.INVALID_GROUP_ID,
+        Code.GROUP_ID_NOT_FOUND,
+        Code.FENCED_INSTANCE_ID,
+        Code.UNKNOWN_MEMBER_ID,
+        Code.ILLEGAL_GENERATION,
+        Code.STALE_MEMBER_EPOCH,
+        Code.FENCED_MEMBER_EPOCH,
+        Code.REBALANCE_IN_PROGRESS,
+        Code.OFFSET_METADATA_TOO_LARGE,
+        Code.INVALID_COMMIT_OFFSET_SIZE,
+        Code.TOPIC_AUTHORIZATION_FAILED,
+    }
+)
 
 
 class Phase(Enum):
@@ -319,6 +323,9 @@ class Transactions:
             self._is_started = self._is_in_doubt = True
         if failure.code in RETRIABLE:
             self._pause(failure.code, now)
+        elif failure.code is Code.UNSUPPORTED_VERSION and self.is_two_phase:
+            text = f"{self._about}: two-phase commit is not offered. {failure.message}"
+            self._end_for_good(Refused(failure.code, text))
         else:
             self._end_for_good(failure)
 
