@@ -433,6 +433,17 @@ def test_readers_hear_of_an_aborted_transaction_for_as_long_as_its_marker_is_the
     assert not any(len(segment.aborted) for segment in log.segments)
 
 
+def test_what_was_aborted_behind_the_cleaned_part_is_not_shown() -> None:
+    log = open_log(SimulatedDisk())
+    append(log, (b"k", b"older"), (b"k", b"newer"))
+    append(log, (b"x", b"aborted"), producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+    end_transaction(log, 1, commit=False)
+    roll(log)
+    assert clean(log, dedupe_bytes=KEY_COST), "with room for one key"
+    assert [r.value for r in records(log) if r.key in (b"k", b"x")] == [b"newer", b"aborted"]
+    assert [r.value for r in committed_records(log, log.end) if r.key != b"filler"] == [b"newer"]
+
+
 def test_an_undecided_value_replaces_nothing() -> None:
     log = open_log(SimulatedDisk())
     append(log, (b"k", b"1"))
@@ -505,7 +516,8 @@ def test_whatever_is_aborted_readers_of_committed_records_miss_nothing(
             log.producers.acknowledge(log.end)
             unstable = log.producers.first_unstable
             stable = log.end if unstable is None else unstable
-            drive(Cleaner(cleaned).begin(TP, log, now, below=stable))
+            # Also with room for few keys: what was aborted behind these is still there, and must not be shown.
+            drive(Cleaner(cleaned, KEY_COST * (1 + key)).begin(TP, log, now, below=stable))
         undecided = {offset for offsets in pending.values() for offset in offsets}
         found = [r for r in records(log) if r.offset not in aborted | undecided]
         assert all(written[r.offset] == r for r in found)
@@ -673,6 +685,47 @@ def test_a_power_cut_at_any_moment_of_a_cleaning_loses_no_newest_value(survival:
         assert leftovers(after) == []
         fill(log, 10)
         clean(log)
+
+
+def transactional_script(log: Log, flushed: list[int]) -> None:
+    """Every third transaction is committed; producers 1 and 2 take turns, with their transactions open side by side."""
+    cleaned: dict[TopicPartition, Offset] = {}
+    for number in range(40):
+        pid, state = 1 + number % 2, log.producers.by_id.get(1 + number % 2)
+        sequence = state.next_sequence if state else 0
+        value = b"yes" if (number // 2) % 3 == 0 else b"no"
+        facts: dict[str, object] = {"producer_id": pid, "producer_epoch": 0, "base_sequence": sequence}
+        append(log, (b"k%d" % number, value), transactional=True, **facts)
+        if number % 2:
+            end_transaction(log, 1, commit=value == b"yes")
+            end_transaction(log, 2, commit=value == b"yes")
+        if number % 8 == 7:
+            log.flush()
+            flushed[:] = [log.end]
+            clean(log, cleaned, now=NOW + number * DAY)
+
+
+@pytest.mark.parametrize("survival", list(Survival))
+def test_a_power_cut_at_any_moment_of_a_cleaning_shows_nothing_that_was_aborted(survival: Survival) -> None:
+    whole = disk_with_home()
+    begun_at = whole.operations
+    transactional_script(open_log(whole), [])
+    for stop_at in range(begun_at + 1, whole.operations + 1):
+        disk = disk_with_home()
+        disk.stop_at = stop_at
+        flushed: list[int] = []
+        with pytest.raises(PowerCut):
+            transactional_script(open_log(disk), flushed)
+        point = (flushed or [0])[0] if stop_at % 2 else 0
+        log = open_log(disk.crash(survival, stop_at), recovery_point=point)
+        log.producers.acknowledge(log.end)
+        unstable = log.producers.first_unstable
+        stable = log.end if unstable is None else unstable
+        seen = committed_records(log, stable, max_bytes=1)
+        assert {r.value for r in seen} <= {b"yes"}, stop_at
+        assert [r for r in records(log) if r.offset < stable and r.value == b"yes"] == seen
+        clean(log)
+        assert {r.value for r in committed_records(log, stable)} <= {b"yes"}
 
 
 STEPS = st.lists(

@@ -34,14 +34,6 @@ def files_of(
     return files, notes
 
 
-def take_new_names(segments: Iterable[Segment]) -> bool:
-    """Whether files of aborted transactions were made since this was asked last: their names have to be synced."""
-    made = [segment.aborted for segment in segments if segment.aborted.is_new]
-    for each in made:
-        each.is_new = False
-    return bool(made)
-
-
 @dataclass(frozen=True, slots=True)
 class Flush:
     """What to sync: files, then the leader epochs their batches were written under, then names."""

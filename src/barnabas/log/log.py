@@ -17,7 +17,7 @@ from barnabas.disk import Disk, FileSlice, SyncFailed
 from barnabas.errors import Code, Refused
 from barnabas.log.chain import SegmentChain
 from barnabas.log.epochs import EpochStart, LeaderEpochs
-from barnabas.log.flush import Flush, files_of, take_new_names
+from barnabas.log.flush import Flush, files_of
 from barnabas.log.index_notes import IndexNotes
 from barnabas.log.producers import EndedTransaction, ProducerStates
 from barnabas.log.recovery import load_epochs, recover_segments, tell_gone
@@ -373,9 +373,6 @@ class Log:
             # Also the segment that ends at the recovery point: it may have been sealed after it was flushed.
             flushed = self._chain.from_offset(Offset(self.recovery_point - 1))
             files, notes = files_of(flushed, self._chain.active, noted=noted)
-            if take_new_names(flushed):
-                self._changes += 1
-                renamed = True
             if renamed:
                 files += self._snapshots.newest()
         return Flush(

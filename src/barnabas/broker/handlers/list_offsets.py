@@ -56,7 +56,7 @@ def _find(partition: Leader, timestamp: int, committed: bool) -> tuple[Millis, O
         case -2 | -4:  # earliest; earliest on this machine: we have no other storage
             return NO_TIMESTAMP, partition.log.start
         case -3:  # the record with the largest timestamp
-            return partition.max_timestamp() or nothing
+            return partition.log.max_timestamp(below) or nothing
         case -5:  # the latest in tiered storage
             return nothing
         case _ if timestamp < 0:

@@ -162,10 +162,8 @@ class Leader(Partition):
             producer_id=producer_id,
             producer_epoch=producer_epoch,
         )
-        self._append_internal(memoryview(bytearray(batch)), now, verified)
-
-    def _append_internal(self, batch: memoryview, now: Millis, verified: Verification) -> None:
-        self.log.append(batch, epoch=self.epoch, now=now, internal=True, verified=verified)
+        writable = memoryview(bytearray(batch))
+        self.log.append(writable, epoch=self.epoch, now=now, internal=True, verified=verified)
         self._advance()
         if self._sessions:
             self._tell_growth()

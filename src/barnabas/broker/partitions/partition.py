@@ -13,7 +13,7 @@ from barnabas.disk import FileSlice
 from barnabas.errors import Code
 from barnabas.log.flush import Flush
 from barnabas.log.log import Log
-from barnabas.types import LeaderEpoch, Millis, Offset, TopicPartition
+from barnabas.types import LeaderEpoch, Offset, TopicPartition
 from barnabas.wire.schema import NO_ID
 
 
@@ -126,10 +126,6 @@ class Partition(ABC):
     def visible_below(self, *, committed: bool) -> Offset:
         """Where a reader's view of the log ends."""
         return self.last_stable if committed else self.high_watermark
-
-    def max_timestamp(self) -> tuple[Millis, Offset] | None:
-        """The largest timestamp below the high watermark, and the first record that has it; None without any."""
-        return self.log.max_timestamp(self.high_watermark)
 
     def watch(self, watcher: Watcher) -> None:
         self._watchers[watcher] = None

@@ -36,7 +36,7 @@ class AbortedTransaction(NamedTuple):
 class AbortedIndex:
     """Mutable: entries sorted by their markers. The first `_stored` are in the file, others in memory."""
 
-    __slots__ = ("_disk", "_file", "_stored", "_tail", "is_new", "path")
+    __slots__ = ("_disk", "_file", "_stored", "_tail", "path")
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
@@ -44,8 +44,6 @@ class AbortedIndex:
         self._file: File | None = None
         self._stored = 0
         self._tail = bytearray()
-        self.is_new = False
-        """Whether the file was made here: its name has to be synced with it."""
 
     @classmethod
     def load(cls, disk: Disk, path: str, length: int | None = None) -> "AbortedIndex | None":
@@ -133,12 +131,14 @@ class AbortedIndex:
         return not self._tail
 
     def write(self) -> File | None:
-        """Put all entries into the file, if there are any. Nothing changes when that fails."""
+        """Put all entries into the file, if there are any. Nothing changes when that fails.
+
+        A segment that is sealed is followed by another: the flush that syncs both of them syncs names, too.
+        """
         if not self._stored and not self._tail:
             return None
         file = self._file
         if file is None:
-            self.is_new = self.is_new or not self._stored
             file = self._file = self._disk.open(self.path, create=True)
             if file.size > self._stored * ENTRY_SIZE:
                 # Left behind by a segment of the same name.
