@@ -36,7 +36,8 @@ def api_versions(broker: "Broker", request: ApiVersionsRequest, peer: Connection
             for api in sorted(APIS.values())
             if (highest := api.highest if to_broker else api.offered) >= 0
         ],
-        supported_features=[SupportedFeatureKey(TRANSACTION_VERSION, 0, EPOCH_A_TRANSACTION)],
+        # From 1 on, not from 0: clients before Kafka 3.9 take a 0 here for nonsense, and hang up.
+        supported_features=[SupportedFeatureKey(TRANSACTION_VERSION, 1, EPOCH_A_TRANSACTION)],
         finalized_features_epoch=0,
-        finalized_features=[FinalizedFeatureKey(TRANSACTION_VERSION, EPOCH_A_TRANSACTION, 0)],
+        finalized_features=[FinalizedFeatureKey(TRANSACTION_VERSION, EPOCH_A_TRANSACTION, EPOCH_A_TRANSACTION)],
     )
