@@ -23,7 +23,12 @@ from barnabas.coordinator.transactions.requests import (
     Markers,
     Verify,
 )
-from barnabas.coordinator.transactions.transaction import Producer, TopicIndex, Transaction
+from barnabas.coordinator.transactions.transaction import (
+    Producer,
+    TopicIndex,
+    Transaction,
+    TransactionState,
+)
 from barnabas.errors import Code, Refused
 from tests.coordinator.shell import config
 
@@ -139,3 +144,6 @@ class Host:
     @property
     def transaction(self) -> Transaction:
         return self.coordinator.transactions[ID]
+
+    def state(self) -> TransactionState:
+        return self.transaction.state

@@ -91,7 +91,8 @@ class Client:
             index, *what = asked.what
             world.partitions[index].produce(*what, reply)
         elif asked.kind == "offsets":
-            world.offsets.commit(*asked.what, reply)
+            producer, offset = asked.what
+            world.offsets.commit(producer, offset, reply)
         else:
             world.at(3 * TIMEOUT_MS, lambda: reply(None))
 

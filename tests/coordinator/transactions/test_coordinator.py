@@ -91,9 +91,9 @@ def test_a_transaction_ends_when_every_partition_has_its_marker(commit: bool) ->
     assert (markers.producer, markers.commit) == (Producer(100, 1), commit)
     assert markers.partitions == {ORDERS, PARCELS}
     host.mark(ORDERS)
-    assert host.transaction.state is (S.PREPARE_COMMIT if commit else S.PREPARE_ABORT)
+    assert host.state() is (S.PREPARE_COMMIT if commit else S.PREPARE_ABORT)
     host.mark(PARCELS)
-    assert host.transaction.state is (S.COMPLETE_COMMIT if commit else S.COMPLETE_ABORT)
+    assert host.state() is (S.COMPLETE_COMMIT if commit else S.COMPLETE_ABORT)
 
 
 def test_an_older_client_keeps_its_epoch() -> None:
@@ -127,7 +127,7 @@ def test_a_late_end_does_not_touch_a_later_transaction() -> None:
     host.begin(following)
     for commit in (True, False):
         assert host.code(End(ID, producer, commit, 2)) is Code.PRODUCER_FENCED
-    assert host.transaction.state is S.ONGOING
+    assert host.state() is S.ONGOING
 
 
 def test_an_end_that_contradicts_the_first_changes_nothing() -> None:
@@ -137,14 +137,14 @@ def test_an_end_that_contradicts_the_first_changes_nothing() -> None:
     assert host.code(End(ID, producer, False, 2)) is Code.INVALID_TXN_STATE
     host.mark()
     assert host.code(End(ID, producer, False, 2)) is Code.INVALID_TXN_STATE
-    assert host.transaction.state is S.COMPLETE_COMMIT
+    assert host.state() is S.COMPLETE_COMMIT
 
 
 def test_a_transaction_without_partitions_can_be_aborted_and_not_committed() -> None:
     host, producer = with_producer()
     assert host.code(End(ID, producer, True, 2)) is Code.INVALID_TXN_STATE
     assert host.end(producer, commit=False) == Producer(100, 1)
-    assert host.transaction.state is S.COMPLETE_ABORT
+    assert host.state() is S.COMPLETE_ABORT
     assert host.sends == []
     assert host.end(producer, commit=False) == Producer(100, 1)
     assert host.code(End(ID, Producer(100, 1), False, 0)) is Code.NONE  # an older client, of the same epoch
@@ -218,7 +218,7 @@ def test_an_old_producer_cannot_abort_the_transaction_of_a_newer_one() -> None:
     newer = host.init()
     host.begin(newer)
     assert host.code(Init(ID, 60_000, producer)) is Code.PRODUCER_FENCED
-    assert host.transaction.state is S.ONGOING
+    assert host.state() is S.ONGOING
 
 
 def test_two_new_producers_at_once_both_get_an_epoch_of_their_own() -> None:
@@ -241,7 +241,7 @@ def test_the_next_transaction_begins_when_the_markers_are_written() -> None:
     host.mark()
     assert waiting in host.answers
     assert host.transaction.partitions == {PARCELS}
-    assert host.transaction.state is S.ONGOING
+    assert host.state() is S.ONGOING
 
 
 def test_a_request_waits_no_longer_than_its_client_would() -> None:
@@ -252,7 +252,7 @@ def test_a_request_waits_no_longer_than_its_client_would() -> None:
     host.sleep(PATIENCE_MS)
     assert host.answers[waiting].code is Code.CONCURRENT_TRANSACTIONS
     host.mark()
-    assert host.transaction.state is S.COMPLETE_COMMIT
+    assert host.state() is S.COMPLETE_COMMIT
 
 
 def test_what_waits_is_told_when_another_coordinator_takes_over() -> None:
@@ -273,7 +273,7 @@ def test_a_marker_of_another_transaction_does_not_count() -> None:
     host.begin(following)
     host.end(following)
     host.mark(of=first)
-    assert host.transaction.state is S.PREPARE_COMMIT
+    assert host.state() is S.PREPARE_COMMIT
 
 
 # --- crashes
@@ -290,7 +290,7 @@ def test_what_was_decided_is_carried_out_by_the_next_coordinator() -> None:
     assert markers.commit
     assert markers.partitions == {ORDERS, PARCELS}
     host.mark()
-    assert host.transaction.state is S.COMPLETE_COMMIT
+    assert host.state() is S.COMPLETE_COMMIT
 
 
 def test_a_replay_gives_the_coordinator_as_it_was() -> None:
@@ -311,10 +311,10 @@ def test_a_log_that_takes_nothing_delays_the_end_and_loses_nothing() -> None:
     host.end(producer)
     host.refusing = True
     host.mark()
-    assert host.transaction.state is S.PREPARE_COMMIT
+    assert host.state() is S.PREPARE_COMMIT
     host.refusing = False
     host.tick()
-    assert host.transaction.state is S.COMPLETE_COMMIT
+    assert host.state() is S.COMPLETE_COMMIT
 
 
 def test_an_end_that_the_log_has_refused_has_not_happened() -> None:
@@ -334,9 +334,9 @@ def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_may_go_on
     host, producer = with_producer()
     host.begin(producer)
     host.sleep(59_000)
-    assert host.transaction.state is S.ONGOING
+    assert host.state() is S.ONGOING
     host.sleep(11_000)
-    assert host.transaction.state is S.PREPARE_ABORT
+    assert host.state() is S.PREPARE_ABORT
     assert host.sends[0].producer == Producer(100, 1)
     assert host.code(End(ID, producer, True, 2)) is Code.TRANSACTION_ABORTABLE
     host.mark()
@@ -409,7 +409,7 @@ def test_a_partition_of_a_topic_that_is_gone_needs_no_marker() -> None:
     gone = TopicChanges(frozenset({"parcels"}), frozenset())
     host.coordinator.topics_changed({}, host.now, gone)
     host.tick()
-    assert host.transaction.state is S.COMPLETE_COMMIT
+    assert host.state() is S.COMPLETE_COMMIT
 
 
 # --- two-phase commit
@@ -430,7 +430,7 @@ def test_a_prepared_transaction_has_no_timeout() -> None:
     host, producer = two_phase()
     host.begin(producer)
     host.sleep(100_000_000)
-    assert host.transaction.state is S.ONGOING
+    assert host.state() is S.ONGOING
 
 
 @pytest.mark.parametrize("commit", [True, False])
