@@ -92,7 +92,7 @@ def test_a_transaction_goes_on_when_its_broker_comes_back(tmp_path: Path) -> Non
 def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_told() -> None:
     with (
         Broker(QUICK_TIMEOUTS) as broker,
-        Producer(broker.bootstrap, transactional_id="x", transaction_timeout_ms=500) as producer,
+        Producer(broker.bootstrap, transactional_id="x", transaction_timeout_ms=2000) as producer,
         Producer(broker.bootstrap, transactional_id="x") as successor,
     ):
         producer.begin_transaction()

@@ -397,6 +397,9 @@ class Transactions:
             self._break(Refused(why.code, f"{self._about}: {text}"))
         elif isinstance(asked.request, AddOffsetsToTxnRequest):
             self._refuse(why, now, _ABORTABLE_OFFSETS)
+        elif self.is_two_phase and why.code is Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+            text = "not allowed, or the broker does not set transaction.two.phase.commit.enable."
+            self._end_for_good(Refused(why.code, f"{self._about}: {text}"))
         else:
             self._refuse(why, now, _ABORTABLE if is_end else frozenset())
 
