@@ -13,7 +13,10 @@ from hypothesis import strategies as st
 
 from barnabas.client.columns import columns as to_columns
 from barnabas.client.columns.columns import COLUMNS, SCHEMA, Fetched
+from barnabas.client.consumer.consumer_record import RecordDecoder
+from barnabas.client.consumer.reading import Chunk, Reading
 from barnabas.errors import BarnabasError, Code, Refused
+from barnabas.types import TopicPartition
 from barnabas.wire.batch import ATTRIBUTES_AT, COUNT_AT, Record, decode_batch, encode_batch, headers, seal
 from barnabas.wire.compression import Compression
 from barnabas.wire.messages.fetch import AbortedTransaction
@@ -232,6 +235,29 @@ def test_transactions_that_came_to_nothing_are_not_seen() -> None:
     ]
     log_fetched = fetched(*log, aborted=[AbortedTransaction(8, 7), AbortedTransaction(7, 0)])
     assert decode([log_fetched], ["offset"])["offset"].to_pylist() == [1, 2, 6]
+
+
+def test_what_was_aborted_is_not_even_decompressed() -> None:
+    def batch(offset: int, producer: int, *, is_garbage: bool = False, key: bytes | None = None) -> bytes:
+        made = bytearray(
+            encode_batch(
+                [Record(offset, 0, key, b"%d" % producer)],
+                base_offset=offset,
+                producer_id=producer,
+                transactional=True,
+                control=key is not None,
+            )
+        )
+        made[ATTRIBUTES_AT + 1] |= Compression.LZ4 if is_garbage else 0
+        seal(made, 0, len(made))
+        return bytes(made)
+
+    log = b"".join([batch(0, 7, is_garbage=True), batch(1, 8), batch(2, 7, key=bytes(4)), batch(3, 7)])
+    aborted = (AbortedTransaction(7, 0),)
+    assert decode([fetched(log, aborted=aborted)], ["offset"])["offset"].to_pylist() == [1, 3]
+    reading = Reading(TopicPartition("orders", 3))
+    runs = RecordDecoder().runs(Chunk(reading, memoryview(log), 0, 4, aborted))
+    assert [offset for run in runs for offset in run.columns.offsets] == [1, 3]
 
 
 def test_an_unknown_column_is_named_with_those_there_are() -> None:
