@@ -23,6 +23,7 @@ from barnabas.cli import (
     produce,
     reassign,
     topics,
+    transactions,
     zookeeper,
 )
 from barnabas.cli.exits import ends_well
@@ -138,6 +139,7 @@ app.add_typer(topics.app, name="topic")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 app.add_typer(groups.app, name="group")
+app.add_typer(transactions.app, name="transaction")
 app.add_typer(configs.app, name="config")
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(reassign.app, name="reassign")

@@ -1,13 +1,14 @@
 """`barnabas group list|describe|delete|reset`."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from barnabas.cli.exits import WrongUsage, ends_well
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, IfExists, InZooKeeper, admin_of, delete_each
+from barnabas.cli.table import print_table
 from barnabas.cli.time_option import moment
 from barnabas.errors import UnknownTopicOrPartition
 from barnabas.types import TopicPartition
@@ -55,7 +56,7 @@ def list_groups(
             typer.echo(each.id)
         return
     rows = [(each.id, each.type, each.state, each.protocol_type) for each in found]
-    _table([("GROUP", "TYPE", "STATE", "PROTOCOL"), *rows])
+    print_table([("GROUP", "TYPE", "STATE", "PROTOCOL"), *rows])
 
 
 @app.command()
@@ -110,7 +111,7 @@ def _print_partitions(admin: "Admin", group: "GroupDescription") -> None:
         )
     if wanted:
         typer.echo()
-        _table(rows)
+        print_table(rows)
 
 
 def _ends(admin: "Admin", partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -151,7 +152,7 @@ def _print_members(group: "GroupDescription") -> None:
         )
     if group.members:
         typer.echo()
-        _table(rows)
+        print_table(rows)
 
 
 @app.command()
@@ -206,7 +207,7 @@ def reset(
     with admin_of(bootstrap, zookeeper) as admin:
         moved = admin.reset_group_offsets(name, where, validate_only=not execute, **target)
     rows = [(p.topic, str(p.partition), _shown(at.before), str(at.after)) for p, at in moved.items()]
-    _table([("TOPIC", "PARTITION", "CURRENT-OFFSET", "NEW-OFFSET"), *rows])
+    print_table([("TOPIC", "PARTITION", "CURRENT-OFFSET", "NEW-OFFSET"), *rows])
     if not execute:
         typer.echo("Nothing is changed yet: add --execute to do it.", err=True)
 
@@ -241,10 +242,3 @@ def _target(to: str | None, shift_by: int | None) -> dict[str, int]:
 
 def _shown(number: int | None) -> str:
     return _NOTHING if number is None else str(number)
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> None:
-    """Columns as wide as they need to be."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

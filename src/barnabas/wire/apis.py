@@ -160,7 +160,7 @@ APIS: dict[int, Api] = {
         _api(ApiKey.CREATE_TOPICS, "CreateTopics", (2, 7), 5, "topics"),
         _api(ApiKey.DELETE_TOPICS, "DeleteTopics", (1, 6), 4, "topics"),
         _api(ApiKey.DELETE_RECORDS, "DeleteRecords", (0, 2), 2, "delete_records"),
-        _api(ApiKey.INIT_PRODUCER_ID, "InitProducerId", (0, 6), 2, "producers", offered=5),
+        _api(ApiKey.INIT_PRODUCER_ID, "InitProducerId", (0, 6), 2, "producers"),
         _api(ApiKey.OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", (2, 4), 4, "epochs"),
         _api(ApiKey.ADD_PARTITIONS_TO_TXN, "AddPartitionsToTxn", (0, 5), 3, "transactions"),
         _api(ApiKey.ADD_OFFSETS_TO_TXN, "AddOffsetsToTxn", (0, 4), 3, "transactions"),

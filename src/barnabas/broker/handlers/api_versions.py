@@ -39,5 +39,7 @@ def api_versions(broker: "Broker", request: ApiVersionsRequest, peer: Connection
         # From 1 on, not from 0: clients before Kafka 3.9 take a 0 here for nonsense, and hang up.
         supported_features=[SupportedFeatureKey(TRANSACTION_VERSION, 1, EPOCH_A_TRANSACTION)],
         finalized_features_epoch=0,
-        finalized_features=[FinalizedFeatureKey(TRANSACTION_VERSION, EPOCH_A_TRANSACTION, EPOCH_A_TRANSACTION)],
+        finalized_features=[
+            FinalizedFeatureKey(TRANSACTION_VERSION, EPOCH_A_TRANSACTION, EPOCH_A_TRANSACTION)
+        ],
     )

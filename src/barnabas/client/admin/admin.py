@@ -23,6 +23,7 @@ from barnabas.client.admin import (
     placement,
     throttles,
     topics,
+    transactions,
 )
 from barnabas.client.admin.brokers import ClusterDescription, LogDir
 from barnabas.client.admin.configs import Config, Resource
@@ -33,6 +34,7 @@ from barnabas.client.admin.offset_resets import MovedOffset, Target
 from barnabas.client.admin.placement import ElectionType, Reassignment
 from barnabas.client.admin.plans import Plan
 from barnabas.client.admin.topics import CreatedTopic, NewTopic
+from barnabas.client.admin.transactions import HangingTransaction, TransactionDescription, TransactionListing
 from barnabas.client.consumer import offsets
 from barnabas.client.consumer.offsets import OffsetAt
 from barnabas.client.declared import BOOTSTRAP_SERVERS, AdminSettings
@@ -168,6 +170,41 @@ class Admin(Unique):
     ) -> dict[TopicPartition, tuple[ActiveProducer, ...]]:
         """The idempotent and transactional producers that wrote into each partition of late."""
         return leaders.describe_producers(self._cluster, partitions, timeout=self._timeout)
+
+    # Transactions
+
+    def list_transactions(
+        self,
+        *,
+        states: Iterable[str] = (),
+        producer_ids: Iterable[int] = (),
+        longer_than_ms: int = -1,
+        pattern: str | None = None,
+    ) -> list[TransactionListing]:
+        """All transactional ids, or those in these states (Ongoing, Empty, ...), of these producers, with a transaction
+        that has been open for longer than this, or with a name that matches a regular expression."""
+        return transactions.list_transactions(
+            self._cluster, states, producer_ids, longer_than_ms, pattern, timeout=self._timeout
+        )
+
+    def describe_transaction(self, transactional_id: str) -> TransactionDescription:
+        """What its coordinator knows of a transactional id. Raises where it does not know it."""
+        return transactions.describe_transaction(self._cluster, transactional_id, timeout=self._timeout)
+
+    def fence_producer(self, transactional_id: str) -> None:
+        """Abort the open transaction of a transactional id, and let its producer get nowhere any more."""
+        transactions.fence_producer(self._cluster, transactional_id, timeout=self._timeout)
+
+    def find_hanging_transactions(
+        self, partitions: Iterable[TopicPartition], *, open_for_ms: int = 900_000
+    ) -> list[HangingTransaction]:
+        """Transactions that are open in partitions though no coordinator would end them: readers of committed records
+        do not get past them. Younger ones than `open_for_ms` are not looked at."""
+        return transactions.find_hanging(self._cluster, partitions, open_for_ms, timeout=self._timeout)
+
+    def abort_hanging_transaction(self, partition: TopicPartition, start_offset: int) -> None:
+        """Abort a transaction in one partition only, whatever its coordinator may say."""
+        transactions.abort_hanging(self._cluster, partition, start_offset, timeout=self._timeout)
 
     # Groups
 

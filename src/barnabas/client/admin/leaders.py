@@ -28,6 +28,8 @@ class ActiveProducer:
     last_sequence: int
     last_timestamp: Millis
     transaction_start: Offset | None
+    coordinator_epoch: int = -1
+    """Of the transaction coordinator whose marker was its last."""
 
 
 def delete_records(
@@ -79,6 +81,7 @@ def describe_producers(
                             Offset(one.current_txn_start_offset)
                             if one.current_txn_start_offset >= 0
                             else None,
+                            one.coordinator_epoch,
                         )
                         for one in each.active_producers
                     )

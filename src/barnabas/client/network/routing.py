@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from barnabas.client.network.failures import may_pass, no_partition
 from barnabas.client.network.metadata import Address, Broker, Partition, Snapshot, Topic
-from barnabas.client.network.network import Network, Outcome
+from barnabas.client.network.network import CoordinatorKind, Network, Outcome
 from barnabas.client.network.patience import Patience
 from barnabas.errors import Code, Refused
 from barnabas.types import BrokerId, TopicPartition
@@ -45,7 +45,7 @@ class Cluster:
         )
         self._deadline = 0.0
         self._topics: dict[str, Topic] = {}
-        self._coordinators: dict[str, BrokerId] = {}
+        self._coordinators: dict[tuple[str, CoordinatorKind], BrokerId] = {}
         self._network.start()
 
     def close(self) -> None:
@@ -68,12 +68,13 @@ class Cluster:
         # A cluster without a controller now forwards, or answers with an error that says to try again.
         return Destination(self, found.controller if found.controller in found.brokers else None)
 
-    def coordinator(self, group: str) -> "Destination":
-        """The broker that looks after a group."""
-        node = self._coordinators.get(group)
+    def coordinator(self, key: str, kind: CoordinatorKind = CoordinatorKind.GROUP) -> "Destination":
+        """The broker that looks after a group, or a transactional id."""
+        node = self._coordinators.get((key, kind))
         if node is None:
-            find = partial(self._network.find_coordinator, group)
-            node = self._coordinators[group] = self._network.wait_for(find, self._left(), "FindCoordinator")
+            find = partial(self._network.find_coordinator, key, kind=kind)
+            node = self._network.wait_for(find, self._left(), "FindCoordinator")
+            self._coordinators[key, kind] = node
         return Destination(self, node)
 
     def leader_of(self, partition: TopicPartition) -> "Destination":
