@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from barnabas import errors
 from barnabas.client.network.failures import Unreachable
 from barnabas.client.producer.accumulator import Accumulator, size_of
 from barnabas.client.producer.batches import Batch
@@ -399,3 +400,67 @@ def test_a_topic_that_grows_keeps_what_waits() -> None:
         TopicPartition("t", 0),
         TopicPartition("t", 2),
     }
+
+
+# In transactions
+
+
+def test_in_a_transaction_a_gap_fails_its_batch_and_begins_no_epoch() -> None:
+    desk = Desk(linger=0.0, max_request_size=1000, is_transactional=True)
+    desk.introduce()
+    (sent,) = desk.send()
+    (request,) = desk.drain()
+    desk.accumulator.refused(request.batches[0], Refused(Code.OUT_OF_ORDER_SEQUENCE_NUMBER), 0.0)
+    assert isinstance(sent.failure, errors.OutOfOrderSequenceNumber)
+    assert desk.accumulator.numbers.producer == ProducerIdentity(7, 0)
+
+
+def test_the_next_transaction_counts_from_0_where_its_epoch_is_another() -> None:
+    desk = Desk(linger=0.0, is_transactional=True)
+    desk.introduce()
+    desk.send(3)
+    desk.accumulator.stored(desk.drain()[0].batches[0], 0, -1)
+    desk.flights.clear()
+    desk.accumulator.numbers.producer = ProducerIdentity(7, 1)
+    desk.send()
+    (request,) = desk.drain()
+    assert request.batches[0].producer == ProducerIdentity(7, 1)
+    assert request.batches[0].base_sequence == 0
+
+
+def test_what_a_transaction_does_not_admit_yet_waits() -> None:
+    desk = Desk(linger=0.0, partitions=2, is_transactional=True)
+    admitted: set[TopicPartition] = set()
+    desk.accumulator.admits = admitted.__contains__
+    desk.send(1, partition=0)
+    desk.send(1, partition=1)
+    assert desk.drain() == []
+    assert not desk.accumulator.lacks_leader
+    admitted.add(TopicPartition("t", 1))
+    (request,) = desk.drain()
+    assert [wire.owner.partition.partition for wire in request.batches] == [1]
+
+
+def test_what_has_a_number_goes_on_when_the_rest_is_dropped() -> None:
+    desk = Desk(linger=0.0, is_transactional=True, max_in_flight=1)
+    desk.introduce()
+    (numbered,) = desk.send()
+    (request,) = desk.drain()
+    (waiting,) = desk.send()
+    desk.accumulator.drop_waiting(errors.TransactionAborted("aborted"))
+    assert isinstance(waiting.failure, errors.TransactionAborted)
+    assert not desk.accumulator.is_drained
+    desk.accumulator.stored(request.batches[0], 0, -1)
+    assert numbered.failure is None
+    assert desk.accumulator.is_drained
+
+
+def test_the_end_of_the_transaction_before_is_not_waited_for_long() -> None:
+    desk = Desk(linger=0.0, is_transactional=True)
+    desk.introduce()
+    desk.send()
+    (request,) = desk.drain()
+    desk.accumulator.refused(request.batches[0], Refused(Code.CONCURRENT_TRANSACTIONS), 0.0)
+    desk.flights.clear()
+    assert desk.drain(0.001) == []
+    assert desk.drain(0.003)
