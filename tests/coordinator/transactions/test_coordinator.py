@@ -412,6 +412,34 @@ def test_a_partition_of_a_topic_that_is_gone_needs_no_marker() -> None:
     assert host.state() is S.COMPLETE_COMMIT
 
 
+def test_a_partition_whose_topic_goes_before_the_end_gets_no_marker() -> None:
+    host, producer = with_producer()
+    host.begin(producer, ORDERS, PARCELS)
+    gone = TopicChanges(frozenset({"parcels"}), frozenset())
+    host.coordinator.topics_changed({}, host.now, gone)
+    host.end(producer)
+    assert host.sends[0].partitions == {ORDERS}
+    host.mark(ORDERS)
+    assert host.state() is S.COMPLETE_COMMIT
+
+
+def test_a_partition_of_a_topic_that_was_made_anew_gets_its_marker() -> None:
+    host, producer = with_producer()
+    host.begin(producer, ORDERS)
+    host.coordinator.topics_changed({}, host.now, TopicChanges(frozenset({"orders"}), frozenset({"orders"})))
+    host.begin(producer, ORDERS)
+    host.end(producer)
+    assert host.sends[0].partitions == {ORDERS}
+
+
+def test_a_transaction_whose_topics_are_all_gone_ends_by_itself() -> None:
+    host, producer = with_producer()
+    host.begin(producer, ORDERS)
+    host.coordinator.topics_changed({}, host.now, TopicChanges(frozenset({"orders"}), frozenset()))
+    host.end(producer)
+    assert host.state() is S.COMPLETE_COMMIT
+
+
 # --- two-phase commit
 
 

@@ -80,6 +80,8 @@ class TransactionCoordinator:
         self._unfinished: set[str] = set()
         """Transactions with all their markers, whose end is not in the log yet."""
         self._open: set[str] = set()
+        self._gone: dict[str, set[TopicIndex]] = {}
+        """Of open transactions: partitions whose topic was deleted since they were added. They need no marker."""
         self._parked: dict[str, list[Parked]] = {}
         self._released: set[str] = set()
         """Transactional ids with requests that need not wait any more."""
@@ -131,6 +133,11 @@ class TransactionCoordinator:
     ) -> TransactionEffects:
         """A partition that is gone needs no marker."""
         if changes is not None and changes.gone:
+            for transactional_id in self._open:
+                partitions = self.transactions[transactional_id].partitions
+                gone = {each for each in partitions if each[0] in changes.gone}
+                if gone:
+                    self._gone.setdefault(transactional_id, set()).update(gone)
             for transactional_id, unmarked in self._unmarked.items():
                 unmarked -= {each for each in unmarked if each[0] in changes.gone}
                 if not unmarked:
@@ -161,8 +168,12 @@ class TransactionCoordinator:
         self.transactions[transactional_id] = transaction
         if transaction.state is TransactionState.ONGOING:
             self._open.add(transactional_id)
-        elif transaction.state.is_ending:
-            self._unmarked[transactional_id] = set(transaction.partitions)
+            return
+        gone = self._gone.pop(transactional_id, set())
+        if transaction.state.is_ending:
+            unmarked = self._unmarked[transactional_id] = set(transaction.partitions - gone)
+            if not unmarked:
+                self._unfinished.add(transactional_id)
             return
         if transactional_id in self._parked:
             self._released.add(transactional_id)
@@ -176,11 +187,8 @@ class TransactionCoordinator:
     def loaded(self, now: int) -> TransactionEffects:
         """All of the log has been applied: what was decided is carried out, and from here on time counts."""
         out = TransactionEffects()
-        for transactional_id, unmarked in self._unmarked.items():
-            if unmarked:
-                out.sends.append(_markers(transactional_id, self.transactions[transactional_id]))
-            else:
-                self._unfinished.add(transactional_id)
+        for transactional_id in self._unmarked:
+            out.sends.append(_markers(transactional_id, self.transactions[transactional_id], set()))
         self._timeouts_at = now + self._config.transaction_abort_timed_out_transaction_cleanup_interval_ms
         self._expiry_at = now + self._config.transaction_remove_expired_transaction_cleanup_interval_ms
         return out
@@ -226,6 +234,8 @@ class TransactionCoordinator:
             self._park(asked, asked.transactional_id, now, token)
             return
         following = rules.added(current, asked, now)
+        if asked.transactional_id in self._gone:
+            self._gone[asked.transactional_id] -= asked.partitions
         if following is not current:
             self._write(asked.transactional_id, following, out)
         out.reply(token, DONE)
@@ -369,12 +379,12 @@ class TransactionCoordinator:
     def _write(self, transactional_id: str, following: Transaction, out: TransactionEffects) -> None:
         out.records.append(TransactionRecord(transactional_id, following))
         if following.state.is_ending:
-            out.sends.append(_markers(transactional_id, following))
+            out.sends.append(_markers(transactional_id, following, self._gone.get(transactional_id, set())))
 
 
-def _markers(transactional_id: str, ending: Transaction) -> Markers:
+def _markers(transactional_id: str, ending: Transaction, gone: set[TopicIndex]) -> Markers:
     is_commit = ending.state is TransactionState.PREPARE_COMMIT
-    return Markers(transactional_id, ending.producer, is_commit, ending.partitions, ending.version)
+    return Markers(transactional_id, ending.producer, is_commit, ending.partitions - gone, ending.version)
 
 
 def _check_id(transactional_id: str) -> None:
