@@ -20,7 +20,18 @@ from barnabas.log.moves import FUTURE, LAST_BYTES, Move
 from barnabas.testing.disk import PowerCut, SimulatedDisk, SimulatedFile, Survival
 from barnabas.types import LeaderEpoch, Millis, Offset, TopicPartition
 from barnabas.wire.batch import Record, encode_batch, read_header
-from tests.log.batches import NOW, append, batch, check_files, check_producers, stored_batches, values_of
+from tests.log.batches import (
+    NOW,
+    append,
+    batch,
+    check_files,
+    check_producers,
+    check_transactions,
+    end_transaction,
+    stored_batches,
+    values_of,
+    write_in_transaction,
+)
 
 TOPIC, OTHER = UUID(int=7), UUID(int=8)
 T0 = TopicPartition("t", 0)
@@ -107,6 +118,38 @@ def test_a_moved_log_is_the_same_log_in_another_folder() -> None:
     again = open_all(disk.crash())
     assert values_of(again.logs[T0])[-1] == b"after"
     assert again.home(T0) is again.named("/b")
+
+
+def test_what_was_aborted_goes_along() -> None:
+    disk = SimulatedDisk()
+    directories = made(disk)
+    log = directories.logs[T0]
+
+    def transactions(count: int) -> None:
+        for number in range(count):
+            write_in_transaction(log, b"no", pid=number % 3)
+            end_transaction(log, number % 3, commit=False)
+
+    transactions(15)
+    write_in_transaction(log, b"open", pid=9)
+    move = asked(directories)
+    while (piece := move.copy.begin(500)) is not None:
+        piece.run()
+        move.copy.finish(piece)
+    transactions(3)
+    finish(directories, move)
+    transactions(3)
+    log.flush()
+    wanted = [each for segment in log.segments for each in segment.aborted]
+    assert len(wanted) == 21
+    check_transactions(log)
+    for crashed in (disk.crash(), disk.reopened()):
+        again = open_all(crashed).logs[T0]
+        assert [each for segment in again.segments for each in segment.aborted] == wanted
+        for each in (log, again):
+            each.producers.acknowledge(log.end)
+            assert each.producers.first_unstable == 60, "what is open"
+        check_transactions(again)
 
 
 def test_what_is_written_while_a_log_is_copied_is_in_the_copy() -> None:

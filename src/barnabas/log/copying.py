@@ -22,6 +22,7 @@ from barnabas.log.index_notes import NAME as NOTES
 from barnabas.log.index_notes import IndexNote, IndexNotes
 from barnabas.log.log import Log
 from barnabas.log.segment import INDEX, LOG, TIME_INDEX, Segment, name_of
+from barnabas.log.transactions.aborted import ABORTED
 from barnabas.types import Offset
 
 _CHUNK = 256 << 10
@@ -46,7 +47,8 @@ class CopiedSegment:
         """Whether it is sealed, and all of it is there: nothing more comes."""
 
     def names(self) -> list[str]:
-        return [name_of(self.base, ending) for ending in (LOG, INDEX, TIME_INDEX)]
+        """All that it may have: without aborted transactions there is no file of them."""
+        return [name_of(self.base, ending) for ending in (LOG, INDEX, TIME_INDEX, ABORTED)]
 
 
 class Piece(NamedTuple):
@@ -138,9 +140,9 @@ class Settling:
         for name in self.newest:
             with suppress(FileNotFoundError):
                 self._sync(name)
-        for _, copied, _ in self.lengths:
-            for name in copied.names():
-                self._sync(name)
+        for _, copied, lengths in self.lengths:
+            for ending in lengths:
+                self._sync(name_of(copied.base, ending))
         write_atomically(self.disk, f"{self.folder}/{EPOCHS}", LeaderEpochs(self.epochs).to_bytes())
         with suppress(FileNotFoundError):
             self.disk.remove(f"{self.folder}/{NOTES}")
@@ -255,6 +257,9 @@ class Copy:
             size = index.stored_bytes - done
             if size or ending not in copied.lengths:
                 yield self._piece(segment, copied, ending, index.path, done, size)
+        done, aborted = copied.lengths.get(ABORTED, 0), segment.aborted
+        if aborted.stored_bytes > done:
+            yield self._piece(segment, copied, ABORTED, aborted.path, done, aborted.stored_bytes - done)
 
     def _piece(
         self, segment: Segment, copied: CopiedSegment, ending: str, path: str, done: int, size: int
@@ -341,4 +346,7 @@ class Copy:
 
 
 def _lengths(segment: Segment) -> dict[str, int]:
-    return {LOG: segment.size, INDEX: segment.offsets.stored_bytes, TIME_INDEX: segment.times.stored_bytes}
+    lengths = {LOG: segment.size, INDEX: segment.offsets.stored_bytes, TIME_INDEX: segment.times.stored_bytes}
+    if segment.aborted.stored_bytes:
+        lengths[ABORTED] = segment.aborted.stored_bytes
+    return lengths

@@ -5,17 +5,17 @@ never change; `start <= end`, and every segment begins where the one before it e
 when the log is flushed or closed: what was not flushed is read again after a crash, and batches carry epochs.
 """
 
-import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from struct import Struct
 from typing import NamedTuple
 
 from barnabas.config import TopicConfig
-from barnabas.disk import Disk, FileSlice, SyncFailed
+from barnabas.disk import Disk, FileSlice
 from barnabas.errors import Code, Refused
 from barnabas.log.chain import SegmentChain
+from barnabas.log.disk_trouble import DiskTrouble
 from barnabas.log.epochs import EpochStart, LeaderEpochs
 from barnabas.log.flush import Flush, files_of
 from barnabas.log.index_notes import IndexNotes
@@ -44,8 +44,6 @@ _NOTE_EVERY = 4 << 20
 """Bytes of the active segment after which a flush syncs its indexes too: one flush in many costs two fsyncs more."""
 _NOTE_EVERY_PRODUCER = 4 << 10
 
-_logger = logging.getLogger("barnabas.log")
-
 
 class Appended(NamedTuple):
     """Where a batch is now, or where it was already when it is a duplicate."""
@@ -62,7 +60,6 @@ class Log:
     __slots__ = (
         "_chain",
         "_changes",
-        "_complaint",
         "_disk",
         "_history",
         "_lasting_changes",
@@ -70,7 +67,7 @@ class Log:
         "_newest",
         "_notes",
         "_snapshots",
-        "_sync_error",
+        "_trouble",
         "config",
         "directory",
         "end",
@@ -112,9 +109,7 @@ class Log:
         self._changes = 1
         self._lasting_changes = 0
         self._history = 0
-        self._complaint = ""
-        self._sync_error: OSError | None = None
-        """Why an fsync failed: what it was to write may be gone, and no later one says so."""
+        self._trouble = DiskTrouble(os.path.basename(directory))
 
     @classmethod
     def open(
@@ -254,7 +249,7 @@ class Log:
                 self._roll(now)
             chain.active.append(batch, last, max_timestamp, config.index_interval_bytes)
         except OSError as error:
-            raise self._failed("append to", error) from error
+            raise self._trouble.refused("append to", error) from error
         chain.size += size
         if epoch != self.epochs.latest:
             self.epochs.assign(epoch, self.end)
@@ -282,7 +277,7 @@ class Log:
                 self._roll(now)
             chain.active.append_all(whole, [header for _, header in found], config.index_interval_bytes)
         except OSError as error:
-            raise self._failed("append to", error) from error
+            raise self._trouble.refused("append to", error) from error
         chain.size += len(whole)
         self._newest = NO_OFFSET, 0
         self.end = self.producers.end = last.next_offset
@@ -295,7 +290,7 @@ class Log:
         """Begin a new segment when segment.ms has passed since the active one was begun."""
         if not is_stale(self._chain.active, self.config, now):
             return False
-        with self._working("roll"):
+        with self._trouble.working("roll"):
             self._roll(now)
         return True
 
@@ -322,13 +317,13 @@ class Log:
         try:
             return self._chain.read(offset, max_bytes, below if below < end else end, end)
         except OSError as error:
-            raise self._failed("read", error) from error
+            raise self._trouble.refused("read", error) from error
 
     def aborted_in(self, offset: Offset, records: FileSlice) -> list[AbortedTransaction]:
         """What a reader of committed records is told of with these, from `offset` on; perhaps a little more."""
         if not self.has_aborted:
             return []
-        with self._working("read"):
+        with self._trouble.working("read"):
             return self._chain.aborted_in(offset, records)
 
     def salvage(self, below: Offset) -> Iterator[Salvaged]:
@@ -349,12 +344,12 @@ class Log:
 
     def find_timestamp(self, timestamp: Millis, below: Offset) -> tuple[Millis, Offset] | None:
         """Timestamp and offset of the first record below `below` that is not older than this."""
-        with self._working("read"):
+        with self._trouble.working("read"):
             return self._chain.find_timestamp(timestamp, self.start, below)
 
     def max_timestamp(self, below: Offset) -> tuple[Millis, Offset] | None:
         """The largest timestamp below an offset, and the first record that has it; None where there is none."""
-        with self._working("read"):
+        with self._trouble.working("read"):
             return self._chain.max_timestamp(self.start, below)
 
     def begin_flush(self) -> Flush | None:
@@ -362,14 +357,13 @@ class Log:
 
         Once an fsync has failed there is no other: it could succeed, without what that one has lost.
         """
-        if self._sync_error is not None:
-            raise self._failed("flush", self._sync_error) from self._sync_error
+        self._trouble.check_syncs()
         noted = self._note_active()
         epochs = list(self.epochs.entries)
         renamed = self._changes != self._lasting_changes
         if self.recovery_point >= self.end and not renamed and epochs == self._lasting_epochs:
             return None
-        with self._working("flush"):
+        with self._trouble.working("flush"):
             # Also the segment that ends at the recovery point: it may have been sealed after it was flushed.
             flushed = self._chain.from_offset(Offset(self.recovery_point - 1))
             files, notes = files_of(flushed, self._chain.active, noted=noted)
@@ -417,23 +411,23 @@ class Log:
         self._lasting_changes = flush.changes
         if flush.epochs is not None:
             self._lasting_epochs = flush.epochs
-        self._complaint = ""
+        self._trouble.is_over()
         # Of no more use to a log whose disk is full than to one that lost it: it is read through instead.
         with suppress(OSError):
             self._notes.add(flush.notes, (segment.base for segment in self._chain.segments))
 
     def write_indexes(self) -> None:
         """Bring the index files of the active segment up to date: tools look at them, recovery need not."""
-        with self._working("write the indexes of"):
+        with self._trouble.working("write the indexes of"):
             self._chain.active.write_indexes()
 
     def fail_flush(self, error: OSError) -> Refused:
         """What to answer to the waiting requests when `flush.run()` has failed."""
-        return self._failed("flush", error)
+        return self._trouble.refused("flush", error)
 
     def flush(self) -> None:
         """Bring everything up to `end` to the disk, in this thread."""
-        with self._working("flush"):
+        with self._trouble.working("flush"):
             flush = self.begin_flush()
             if flush is not None:
                 flush.run()
@@ -457,7 +451,7 @@ class Log:
         if offset <= self.start:
             self.start_over_at(offset)
             return
-        with self._working("truncate"):
+        with self._trouble.working("truncate"):
             self._notes.drop_above(offset)
             try:
                 self._chain.cut(offset)
@@ -472,7 +466,7 @@ class Log:
 
     def start_over_at(self, offset: Offset) -> None:
         """Drop everything; the next record gets this offset."""
-        with self._working("empty"):
+        with self._trouble.working("empty"):
             self._notes.drop_above(NO_OFFSET)
             try:
                 self._chain.start_over(offset)
@@ -513,7 +507,7 @@ class Log:
         """
         gone: list[Removed] = []
         chain = self._chain
-        with self._working("trim"):
+        with self._trouble.working("trim"):
             while reason := reason_to_remove(
                 chain.segments, self.config, size=chain.size, start=self.start, now=now
             ):
@@ -536,7 +530,7 @@ class Log:
 
         `old` are neighbours, none of them active; `new` are sealed and synced, and begin where `old` began.
         """
-        with self._working("swap segments of"):
+        with self._trouble.working("swap segments of"):
             for segment, until in zip(new, [*(after.base for after in new[1:]), old[-1].end], strict=True):
                 if segment.end < until:
                     segment.fill_to(until, self.config.index_interval_bytes)
@@ -551,7 +545,7 @@ class Log:
 
     def close(self) -> None:
         """Write and sync all that is known: opened `clean` again, nothing needs to be checked."""
-        with self._working("close"):
+        with self._trouble.working("close"):
             if (self.end > self.start or self.producers.by_id) and not self._snapshots.has(self.end):
                 self._snapshots.take(self.producers, self.end)
                 self._changes += 1
@@ -587,24 +581,7 @@ class Log:
 
     def delete(self) -> None:
         """Remove the folder with everything in it."""
-        with self._working("delete"):
+        with self._trouble.working("delete"):
             for name in self._disk.list(self.directory):
                 self._disk.remove(f"{self.directory}/{name}")
             self._disk.remove_dir(self.directory)
-
-    @contextmanager
-    def _working(self, what: str) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise self._failed(what, error) from error
-
-    def _failed(self, what: str, error: OSError) -> Refused:
-        if isinstance(error, SyncFailed):
-            self._sync_error = error
-        complaint = f"cannot {what} the log of {os.path.basename(self.directory)}: {error}"
-        # A full disk refuses thousands of appends a second: that is one line, not thousands.
-        if complaint != self._complaint:
-            self._complaint = complaint
-            _logger.error("%s", complaint)
-        return Refused(Code.KAFKA_STORAGE_ERROR, complaint)

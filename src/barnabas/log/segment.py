@@ -377,6 +377,7 @@ class Segment:
         """Go on in another folder, which has the same files."""
         self._directory, self._suffix = directory, ""
         self.offsets.path, self.times.path = self._path(INDEX), self._path(TIME_INDEX)
+        self.aborted.path = self._path(ABORTED)
         self.release()
 
     def remove(self) -> None:
