@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from barnabas.cli.exits import WrongUsage, ends_well
-from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, IfExists, InZooKeeper, admin_of, delete_each
-from barnabas.cli.table import print_table
+from barnabas.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    Bootstrap,
+    IfExists,
+    InZooKeeper,
+    admin_of,
+    delete_each,
+    print_table,
+)
 from barnabas.cli.time_option import moment
 from barnabas.errors import UnknownTopicOrPartition
 from barnabas.types import TopicPartition

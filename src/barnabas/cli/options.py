@@ -1,6 +1,6 @@
-"""Options that many commands share, declared once. Used by every command family."""
+"""What many commands share: options, declared once, and the table they print. Used by every command family."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
@@ -129,3 +129,10 @@ def client_settings(declared: type, given: list[str] | None) -> dict[str, Any]:
         except ValueError:
             raise WrongUsage(f"{name} cannot be {text!r}.") from None
     return settings
+
+
+def print_table(rows: Sequence[tuple[str, ...]]) -> None:
+    """Columns as wide as they need to be."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from barnabas.cli.exits import WrongUsage, ends_well
-from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, InZooKeeper, admin_of
-from barnabas.cli.table import print_table
+from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, InZooKeeper, admin_of, print_table
 from barnabas.types import TopicPartition
 
 if TYPE_CHECKING:
