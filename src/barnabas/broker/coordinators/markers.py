@@ -92,7 +92,8 @@ class MarkerSender:
 
     def send(self, host: "CoordinatorHost[Any]", markers: Markers) -> None:
         """See to it that every partition of a transaction gets its marker."""
-        self._deliver(Delivery(host, markers), markers.partitions)
+        # Sorted: under a seed everything happens in one order.
+        self._deliver(Delivery(host, markers), sorted(markers.partitions))
 
     async def stop(self) -> None:
         for pause in self._pauses:

@@ -107,7 +107,7 @@ class TransactionCoordinator:
     def tick(self, now: int) -> TransactionEffects:
         """Do what is due."""
         out = TransactionEffects()
-        for transactional_id in self._unfinished:
+        for transactional_id in sorted(self._unfinished):
             self._complete(transactional_id, now, out)
         if out.records:
             return out
@@ -278,7 +278,7 @@ class TransactionCoordinator:
 
     def _abort_late(self, now: int, out: TransactionEffects) -> None:
         self._timeouts_at = now + self._config.transaction_abort_timed_out_transaction_cleanup_interval_ms
-        for transactional_id in self._open:
+        for transactional_id in sorted(self._open):
             current = self.transactions[transactional_id]
             if rules.is_late(current, now):
                 self._write(transactional_id, rules.timed_out(current, now), out)
@@ -305,7 +305,7 @@ class TransactionCoordinator:
     def _release(self, now: int, out: TransactionEffects) -> None:
         """Go on with the first request of each id whose transaction has ended: others are to see what it changes."""
         released, self._released = self._released, set()
-        for transactional_id in released:
+        for transactional_id in sorted(released):
             current = self.transactions.get(transactional_id)
             if current is not None and current.state.is_ending:
                 continue  # the next end releases them
