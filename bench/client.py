@@ -68,7 +68,7 @@ def produce(job: Job) -> dict[str, float]:
     )
     producer.list_topics(job["topic"], timeout=30)
     chunks = _chunks(job["record_bytes"], job["partitions"])
-    _wait_for_go()
+    wait_for_go()
     begun, before = time.monotonic(), cost(os.getpid())
     left, turn = job["records"], 0
     while left > 0:
@@ -79,7 +79,7 @@ def produce(job: Job) -> dict[str, float]:
         left -= _hand_over(producer, job["topic"], chunk, begun)
     if producer.flush(LIMIT_S) or refused:
         raise ClientFailedError(f"not all records were acknowledged: {refused[:1]}")
-    return _result(job["records"] * job["record_bytes"], begun, before)
+    return measured(job["records"] * job["record_bytes"], begun, before)
 
 
 def _hand_over(producer: Producer, topic: str, chunk: list[dict[str, Any]], begun: float) -> int:
@@ -116,7 +116,7 @@ def consume(job: Job) -> dict[str, float]:
     offset = job.get("offset", OFFSET_BEGINNING)
     consumer = _consumer(job)
     consumer.list_topics(job["topic"], timeout=30)
-    _wait_for_go()
+    wait_for_go()
     begun, before = time.monotonic(), cost(os.getpid())
     consumer.assign([TopicPartition(job["topic"], p, offset) for p in range(job["partitions"])])
     left, read_bytes = job["records"], 0
@@ -127,7 +127,7 @@ def consume(job: Job) -> dict[str, float]:
         left -= len(messages)
         # An error event comes as a message too, of another length; looking at each would measure Python.
         read_bytes += sum(map(len, messages))
-    result = _result(read_bytes, begun, before)
+    result = measured(read_bytes, begun, before)
     consumer.close()
     if read_bytes != job["records"] * job["record_bytes"]:
         raise ClientFailedError(f"read {read_bytes} bytes in {job['records']} records: not what was sent")
@@ -149,7 +149,7 @@ def latency(job: Job) -> dict[str, float]:
     producer.list_topics(topic, timeout=30)
     took: list[int] = []
     reader = threading.Thread(target=_read_latencies, args=(consumer, warm + total, took), daemon=True)
-    _wait_for_go()
+    wait_for_go()
     begun, before = time.monotonic(), cost(os.getpid())
     reader.start()
     filler = b"x" * (job["record_bytes"] - 8)
@@ -166,9 +166,12 @@ def latency(job: Job) -> dict[str, float]:
     reader.join(LIMIT_S)
     if len(took) < warm + total:
         raise ClientFailedError(f"{warm + total - len(took)} records did not come in time")
-    measured = sorted(took[warm:])
-    result = _result(total * job["record_bytes"], begun, before)
-    return result | {"p50_ns": measured[len(measured) // 2], "p99_ns": measured[len(measured) * 99 // 100]}
+    sorted_ns = sorted(took[warm:])
+    result = measured(total * job["record_bytes"], begun, before)
+    return result | {
+        "p50_ns": sorted_ns[len(sorted_ns) // 2],
+        "p99_ns": sorted_ns[len(sorted_ns) * 99 // 100],
+    }
 
 
 def _read_latencies(consumer: Consumer, wanted: int, took: list[int]) -> None:
@@ -192,12 +195,12 @@ def _consumer(job: Job) -> Consumer:
     )
 
 
-def _wait_for_go() -> None:
+def wait_for_go() -> None:
     print("ready", flush=True)
     sys.stdin.readline()
 
 
-def _result(payload_bytes: int, begun: float, before: Any) -> dict[str, float]:
+def measured(payload_bytes: int, begun: float, before: Any) -> dict[str, float]:
     seconds = time.monotonic() - begun
     spent = cost(os.getpid()).since(before)
     return {

@@ -8,6 +8,7 @@ from bench.measure import Workload
 from bench.workloads import (
     client,
     cluster,
+    cluster_transactions,
     durable,
     end_to_end,
     groups,
@@ -19,6 +20,7 @@ from bench.workloads import (
     spark,
     start,
     throughput,
+    transactions,
 )
 
 ALL: tuple[Workload, ...] = tuple(
@@ -33,8 +35,10 @@ ALL: tuple[Workload, ...] = tuple(
         one_mib,
         groups,
         partitions,
+        transactions,
         retained,
         cluster,
+        cluster_transactions,
         client,
         spark,
     )
