@@ -466,3 +466,20 @@ def test_a_replica_that_the_controller_has_taken_out_is_wished_for_when_it_fetch
     assert partition.watermark == 30  # not held up by a broker that stops
     partition.fetch(3, 30)
     assert partition.wish() == [1, 2, 3]
+
+
+def test_a_replica_that_was_killed_holds_nothing_back_though_its_session_goes_on() -> None:
+    partition = Partition()
+    partition.append(20)
+    partition.fetch(2, 20)
+    partition.fetch(3, 20)
+    partition.machine.assigned(partition.state((1, 2), 8), Millis(partition.now))
+    partition.tick(LAG // 2)  # its registration stays until the session ends
+    partition.append(30)
+    partition.fetch(2, 30)
+    assert partition.watermark == 30
+    partition.machine.assigned(partition.state((1, 2), 9), Millis(partition.now))
+    partition.append(40)
+    partition.fetch(2, 40)
+    assert partition.watermark == 40
+    assert partition.wish() is None

@@ -344,7 +344,10 @@ class Leadership:
         for broker, remote in self.remotes.items():
             remote.in_sync = broker in isr
             remote.is_arriving = False
-            if not remote.in_sync and broker not in taken_out:
+            if broker in taken_out:
+                # Or a broker that was killed would hold the watermark back until its session ends.
+                remote.end = NO_OFFSET
+            elif not remote.in_sync:
                 remote.is_arriving = self._arrives(remote, now)
                 outside.append(remote)
         self._recount()
