@@ -11,7 +11,7 @@ import uvloop
 
 from barnabas.broker.exposition import BrokerCollector
 from barnabas.errors import Code
-from barnabas.types import LeaderEpoch
+from barnabas.types import LeaderEpoch, TopicPartition
 from barnabas.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -243,6 +243,9 @@ def test_deleted_records_are_gone_from_all_replicas_before_the_answer(tmp_path: 
         result = answer.topics[0].partitions[0]
         assert (result.error_code, result.low_watermark) == (0, 3)
         assert [trio.replica(number, "t").log.start for number in trio.brokers] == [3, 3, 3]
+        tp = TopicPartition("t", 0)
+        unwritten = [number for number, broker in trio.brokers.items() if broker.directories.owes_start(tp)]
+        assert not unwritten, "deleted records come back after kill -9"
         await trio.stop(TWO)
         row.offset = 4
         answer = await trio.ask(ONE, DeleteRecordsRequest([DeleteRecordsTopic("t", [row])], 100))

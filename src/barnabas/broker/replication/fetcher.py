@@ -15,6 +15,7 @@ position that was asked for, and for no other.
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -60,6 +61,8 @@ class Fetcher:
         """What the next fetch has to look at."""
         self._forgotten: set[FollowedKey] = set()
         self._cutting: set[FollowedKey] = set()
+        self._lasting: dict[FollowedKey, Offset] = {}
+        """Where logs start for the leader, while a later start is being written down."""
         self._session_id = self._session_epoch = 0
         self._under_way: deque[dict[FollowedKey, FetchPosition | None]] = deque()
         """The fetches that are not answered, each with the positions that a later one has changed."""
@@ -153,6 +156,8 @@ class Fetcher:
             if follower is None or key in self._cutting:
                 continue
             position = follower.following.next_fetch(now)
+            if position is not None and key in self._lasting:
+                position = position._replace(log_start=self._lasting[key])
             if is_slow and self._is_held(follower):
                 position, is_any_held = None, True
             if position is None:
@@ -293,12 +298,16 @@ class Fetcher:
         self._changed[key] = None
         if self._throttle.topics and self._throttle.counts(follower.tp):
             self._throttle.passed(len(answer.records), now)
+        start = follower.log.start
         try:
             cuts = follower.heard(position, answer, now, self._broker.clock.now())
         except Refused as refused:
             follower.following.failed(now)
             self._broker.note_refusal("ReplicaFetch", refused, *follower.tp)
             return
+        if follower.log.start > start and key not in self._lasting:
+            self._lasting[key] = start
+            self._begin(self._write_start(key, follower))
         if row.error_code or diverging is not None:
             # The leader has it no more in its session.
             self._asked.pop(key, None)
@@ -318,7 +327,10 @@ class Fetcher:
 
     def _cut(self, key: FollowedKey, follower: Follower, cuts: list[Effect]) -> None:
         self._cutting.add(key)
-        task = asyncio.create_task(self._carry_out(key, follower, cuts))
+        self._begin(self._carry_out(key, follower, cuts))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
         self._tasks[task] = None
         task.add_done_callback(self._tasks.pop)
 
@@ -339,6 +351,19 @@ class Fetcher:
             self._broker.note_refusal("ReplicaFetch", refused, *follower.tp)
         finally:
             self._cutting.discard(key)
+            self._changed[key] = None
+            self._poke()
+
+    # Where logs start
+
+    async def _write_start(self, key: FollowedKey, follower: Follower) -> None:
+        """Let a start last before the leader hears of it: it answers DeleteRecords when all replicas start there."""
+        try:
+            await self._broker.log_starts.write(follower)
+        except Refused as refused:
+            self._broker.note_refusal("ReplicaFetch", refused, *follower.tp)
+        finally:
+            del self._lasting[key]
             self._changed[key] = None
             self._poke()
 
