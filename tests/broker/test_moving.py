@@ -6,8 +6,9 @@ import pytest
 
 from barnabas import Admin, Consumer, Producer
 from barnabas.client.admin.configs import Resource
-from barnabas.client.admin.throttles import REPLICAS
+from barnabas.client.admin.throttles import REPLICAS, lift_throttle, rates_of
 from barnabas.client.admin.topics import NewTopic
+from barnabas.client.network.routing import Cluster as Routes
 from barnabas.cluster.image import PartitionImage
 from barnabas.errors import NoReassignmentInProgress
 from barnabas.types import TopicPartition
@@ -126,6 +127,25 @@ def test_a_move_is_held_to_its_throttle_until_that_is_lifted(tmp_path: Path) -> 
         settings = members.cluster.image.broker_configs
         assert not admin.lift_throttle(["t"])
         assert members.cluster.image.broker_configs is settings, "what changes nothing is not stored"
+
+
+def test_a_throttle_is_lifted_without_a_broker_that_died_meanwhile(tmp_path: Path) -> None:
+    with Members(tmp_path) as members, Admin(bootstrap_servers=members.bootstrap) as admin:
+        admin.create_topics([NewTopic("t", assignment={0: [1, 2]})])
+        admin.throttle_reassignments({T0: [3, 2]}, 1000)
+        known = [broker.id for broker in admin.describe_cluster().brokers]
+        members[1].stop()
+        eventually(lambda: set(admin.list_throttles()) == {2, 3}, "the cluster to miss broker 1")
+        cluster = Routes(
+            members[2].bootstrap, client_id="lifts", request_timeout_ms=30_000, retry_backoff_ms=10
+        )
+        try:
+            assert rates_of(cluster, known, timeout=30) == {2: 1000, 3: 1000}
+            assert lift_throttle(cluster, ["t"], known, timeout=30) == (True, [1])
+        finally:
+            cluster.close()
+        eventually(lambda: admin.list_throttles() == {}, "all brokers to know of none")
+        eventually(lambda: admin.lift_throttle(["t"]) == (False, [1]), "nothing to be left to lift")
 
 
 def test_leaders_come_back_to_the_first_replica_when_asked_to(tmp_path: Path) -> None:

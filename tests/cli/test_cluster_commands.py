@@ -9,6 +9,7 @@ import pytest
 
 from barnabas import Admin, Producer
 from barnabas.testing import Cluster
+from barnabas.types import TopicPartition
 from tests.cli.conftest import Ended, Run
 from tests.deadline import eventually
 
@@ -136,6 +137,36 @@ def test_a_throttled_move_is_held_until_it_is_done_or_cancelled(
     done = "The plan is carried out.\n"
     assert barnabas("reassign", "status", file).out.startswith(f"{done}The throttle is taken off.\n")
     eventually(lambda: barnabas("reassign", "status", file) == (0, done, ""), "nothing to be left to lift")
+
+
+def test_a_cancelled_move_is_not_held_to_its_throttle_where_a_broker_is_gone(
+    barnabas: Run, cluster: Cluster, tmp_path: Path, topic: str
+) -> None:
+    with Admin(cluster.bootstrap) as admin:
+        admin.create_topic(topic, assignment={0: [1, 2]})
+        file = tmp_path / "plan.json"
+        rows = [{"topic": topic, "partition": 0, "replicas": [2, 1]}]
+        file.write_text(json.dumps({"version": 1, "partitions": rows}))
+        admin.throttle_reassignments({TopicPartition(topic, 0): [3, 1]}, 1000)
+        cluster.stop(2)
+        try:
+            eventually(lambda: set(admin.list_throttles()) == {1, 3}, "the cluster to miss broker 2")
+            ended = barnabas("reassign", "cancel", file)
+        finally:
+            cluster.restart(2)
+        lines = ended.out.splitlines()
+        assert (ended.code, ended.err, lines[:2]) == (
+            0,
+            "",
+            ["No partition is being moved.", "The throttle is taken off."],
+        )
+        assert lines[2].startswith("Not there to hear of it: 1 broker, 2.")
+        eventually(lambda: set(admin.list_throttles()) == {2}, "the rate that is left")
+        eventually(
+            lambda: "is taken off" in barnabas("reassign", "status", file).out, "the last to be lifted"
+        )
+        eventually(lambda: admin.list_throttles() == {}, "all brokers to know of none")
+    cluster.wait_until_in_sync()
 
 
 def test_a_broker_that_is_gone_is_told_of_and_leaders_are_put_back(

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from barnabas.client.admin.admin import Admin
     from barnabas.client.admin.placement import Reassignment
     from barnabas.client.admin.plans import Plan
+    from barnabas.client.admin.throttles import Lifted
 
 app = typer.Typer(help="Move partitions to other brokers.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -156,8 +157,8 @@ def status(
         is_done = not moving and not others
         if is_done:
             typer.echo("No partition is being moved." if wanted is None else "The plan is carried out.")
-        if wanted is not None and not moving and _lift(admin, wanted):
-            typer.echo("The throttle is taken off.")
+        if wanted is not None and not moving:
+            _lift_and_tell(admin, wanted)
         for rate, brokers in _throttles(admin):
             typer.echo(
                 f"Copies go{_at_most(rate)} at {counted(len(brokers), 'broker')}: {_numbers(brokers)}."
@@ -188,8 +189,7 @@ def cancel(
             typer.echo(f"Cancelled the moves of {counted(len(moving), 'partition')}.")
         else:
             typer.echo("No partition is being moved.")
-        if _lift(admin, wanted or moving):
-            typer.echo("The throttle is taken off.")
+        _lift_and_tell(admin, wanted or moving)
 
 
 def _current(admin: "Admin", topics: list[str] | None) -> dict[TopicPartition, list[int]]:
@@ -236,10 +236,22 @@ def _wait(admin: "Admin", changes: "Plan", throttle: int | None, file: str) -> N
         )
 
 
-def _lift(admin: "Admin", partitions: Iterable[TopicPartition]) -> bool:
-    """Take throttles off, unless something else still moves; whether there were any."""
+def _lift_and_tell(admin: "Admin", partitions: Iterable[TopicPartition]) -> None:
+    lifted = _lift(admin, partitions)
+    if not lifted:
+        return
+    typer.echo("The throttle is taken off.")
+    if lifted.missed:
+        typer.echo(
+            f"Not there to hear of it: {counted(len(lifted.missed), 'broker')}, {_numbers(lifted.missed)}. A rate left "
+            "there holds nothing back, and `barnabas reassign status PLAN.json` takes it off later."
+        )
+
+
+def _lift(admin: "Admin", partitions: Iterable[TopicPartition]) -> "Lifted | None":
+    """Take throttles off, unless something else still moves; true if there were any."""
     if admin.list_reassignments():
-        return False
+        return None
     return admin.lift_throttle(sorted({tp.topic for tp in partitions}))
 
 

@@ -33,6 +33,7 @@ from barnabas.client.admin.leaders import ActiveProducer
 from barnabas.client.admin.offset_resets import MovedOffset, Target
 from barnabas.client.admin.placement import ElectionType, Reassignment
 from barnabas.client.admin.plans import Plan
+from barnabas.client.admin.throttles import Lifted
 from barnabas.client.admin.topics import CreatedTopic, NewTopic
 from barnabas.client.admin.transactions import HangingTransaction, TransactionDescription, TransactionListing
 from barnabas.client.consumer import offsets
@@ -306,10 +307,14 @@ class Admin(Unique):
         throttled = throttles.throttled_by(current, plan)
         throttles.set_throttle(self._cluster, throttled, rate, self._alive(), timeout=self._timeout)
 
-    def lift_throttle(self, names: Iterable[str]) -> bool:
-        """Hold copies of these topics back no more, and let all brokers copy as fast as they can; whether a throttle
-        was set."""
-        return throttles.lift_throttle(self._cluster, names, self._alive(), timeout=self._timeout)
+    def lift_throttle(self, names: Iterable[str]) -> Lifted:
+        """Hold copies of these topics back no more, and let all brokers copy as fast as they can: whether a throttle
+        was set, and the brokers of these topics that are not there to hear of it."""
+        topics, alive = list(names), self._alive()
+        described = self.describe_topics(topics) if topics else []
+        replicas = {broker for topic in described for each in topic.partitions for broker in each.replicas}
+        lifted = throttles.lift_throttle(self._cluster, topics, alive, timeout=self._timeout)
+        return lifted._replace(missed=sorted({*lifted.missed, *(replicas - {*alive})}))
 
     def list_throttles(self) -> dict[int, int]:
         """The brokers that hold copies to a rate, and the rate in bytes a second."""

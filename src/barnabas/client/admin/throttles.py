@@ -29,6 +29,25 @@ REPLICAS = (f"{_LEADERS}.replicas", f"{_FOLLOWERS}.replicas")
 
 _SET_BY_HAND = {ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_TOPIC}
 
+_GONE = {
+    Code.RESOURCE_NOT_FOUND,
+    Code.BROKER_NOT_AVAILABLE,
+    Code.NETWORK_EXCEPTION,
+    Code.REQUEST_TIMED_OUT,
+}
+"""What is said of a broker that was there a moment ago: it died, and its session has ended or not."""
+
+
+class Lifted(NamedTuple):
+    """What has come of lifting a throttle; true where one was set."""
+
+    was_set: bool
+    missed: list[int]
+    """The brokers that could not be asked."""
+
+    def __bool__(self) -> bool:
+        return self.was_set
+
 
 class Throttled(NamedTuple):
     """What a plan copies: by topic the replicas that send and those that fetch, and the brokers that have them."""
@@ -92,22 +111,38 @@ def _until_known(
 
 
 def rates_of(cluster: Cluster, brokers: Iterable[int], *, timeout: float) -> dict[int, int]:
-    """The brokers that have a throttle, and how many bytes a second each lets through."""
+    """The brokers that have a throttle, and how many bytes a second each lets through; not of brokers that are gone."""
     found: dict[int, int] = {}
     for broker in brokers:
-        rows = describe_configs(cluster, Resource.broker(broker), RATES, documentation=False, timeout=timeout)
+        try:
+            rows = describe_configs(
+                cluster, Resource.broker(broker), RATES, documentation=False, timeout=timeout
+            )
+        except Refused as why:
+            if why.code not in _GONE:
+                raise
+            continue
         rates = [int(row.value or 0) for row in rows if row.source in _SET_BY_HAND]
         if rates:
             found[broker] = min(rates)
     return found
 
 
-def lift_throttle(cluster: Cluster, topics: Iterable[str], brokers: Iterable[int], *, timeout: float) -> bool:
-    """Hold nothing back any more; whether something was."""
-    resources = [(Resource.broker(broker), RATES) for broker in brokers]
-    resources += [(Resource.topic(topic), REPLICAS) for topic in topics]
-    lifted = [_reset(cluster, resource, names, timeout) for resource, names in resources]
-    return any(lifted)
+def lift_throttle(
+    cluster: Cluster, topics: Iterable[str], brokers: Iterable[int], *, timeout: float
+) -> Lifted:
+    """Hold nothing back any more. A broker that is gone keeps its rate, which counts for no replica then."""
+    # Topics first: with no replica to count for, rates hold nothing back, whatever becomes of the brokers meanwhile.
+    lifted = [_reset(cluster, Resource.topic(topic), REPLICAS, timeout) for topic in topics]
+    missed = []
+    for broker in brokers:
+        try:
+            lifted.append(_reset(cluster, Resource.broker(broker), RATES, timeout))
+        except Refused as why:
+            if why.code not in _GONE:
+                raise
+            missed.append(broker)
+    return Lifted(any(lifted), missed)
 
 
 def _reset(cluster: Cluster, resource: Resource, names: Sequence[str], timeout: float) -> bool:
