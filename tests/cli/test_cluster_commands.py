@@ -81,6 +81,14 @@ def test_more_replicas_than_brokers_are_refused(barnabas: Run, topic: str) -> No
     assert barnabas("reassign", "plan", "--replication-factor", "4").code == 1
 
 
+def test_a_plan_with_or_without_a_broker_that_there_is_not_is_refused(barnabas: Run, topic: str) -> None:
+    barnabas("topic", "create", topic)
+    for choice in (("--brokers", "1,9"), ("--without", "9")):
+        ended = barnabas("reassign", "plan", topic, *choice)
+        assert (ended.code, ended.out) == (1, "")
+        assert ended.err.endswith("broker 9, which is not in the cluster (1, 2, 3 are).\n")
+
+
 def test_partitions_move_by_a_plan_and_back(barnabas: Run, tmp_path: Path, topic: str) -> None:
     barnabas("topic", "create", topic, "--partitions", "4", "--replication-factor", "2")
     before, file = tmp_path / "before.json", tmp_path / "plan.json"
@@ -181,6 +189,7 @@ def test_a_broker_that_is_gone_is_told_of_and_leaders_are_put_back(
     assert "under-replicated: " in described
     found = rows(barnabas("topic", "describe", topic, "--under-replicated"))
     assert len(found) == 3
+    assert barnabas("reassign", "plan", topic, "--without", "2", "--replication-factor", "2").code == 0
     assert rows(barnabas("topic", "describe", topic, "--at-min-isr")) == found
     assert rows(barnabas("topic", "describe", topic, "--offline", "--under-min-isr")) == []
     cluster.restart(2)

@@ -71,6 +71,14 @@ def plan(
     chosen = _ids(brokers, "--brokers") if brokers is not None else sorted(alive)
     gone = _ids(without, "--without") if without is not None else []
     check_brokers({next(iter(found)): chosen}, alive)
+    # One that has died for good has to be named here, too: it may still have replicas.
+    known = {*alive}.union(*found.values())
+    for broker in gone:
+        if broker not in known:
+            there = ", ".join(map(str, sorted(known)))
+            raise BarnabasError(
+                f"--without names broker {broker}, which is not in the cluster ({there} are)."
+            )
     targets = {broker: alive[broker] for broker in chosen if broker not in gone}
     wanted = spread(found, targets, replication_factor)
     changes = moved(found, wanted)
