@@ -84,3 +84,11 @@ def test_what_makes_no_sense_is_one_sentence(barnabas: Run, topic: str, homes: t
     for arguments in ([f"{topic}:0"], [topic, "--to", other], [f"{topic}:0", "--to", other, "--cancel"]):
         wrong = barnabas("log", "move", *arguments)
         assert (wrong.code, wrong.out) == (2, "")
+
+
+@pytest.mark.parametrize("command", [("dirs",), ("move", "t:0", "--to", "/nowhere")])
+def test_a_broker_that_there_is_not_is_refused_without_waiting_for_it(
+    barnabas: Run, command: tuple[str, ...]
+) -> None:
+    ended = barnabas("log", *command, "--broker", "9")
+    assert ended == (1, "", "barnabas: There is no broker 9 in the cluster.\n")

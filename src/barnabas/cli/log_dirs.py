@@ -36,6 +36,8 @@ def dirs(
     barnabas log dirs --broker 1 --topic orders
     """
     with admin_of(bootstrap, zookeeper) as admin:
+        if broker is not None:
+            _check_known(admin, broker)
         found = admin.describe_log_dirs(None if broker is None else [broker])
     for each in found:
         typer.echo(_line(each))
@@ -87,6 +89,7 @@ def move(
     wanted = [_partition(name) for name in names]
     with admin_of(bootstrap, zookeeper) as admin:
         of = broker if broker is not None else _only_broker(admin)
+        _check_known(admin, of)
         found = admin.describe_log_dirs([of])
         if to is None:
             admin.alter_replica_log_dirs(of, _as_they_are(of, found, wanted))
@@ -113,6 +116,12 @@ def _only_broker(admin: "Admin") -> int:
     if len(brokers) != 1:
         raise WrongUsage("There are several brokers: say whose replicas with --broker.")
     return brokers[0].id
+
+
+def _check_known(admin: "Admin", broker: int) -> None:
+    """Refuse a number that no broker has at once: later on, one that is not there may be starting again."""
+    if broker not in [each.id for each in admin.describe_cluster().brokers]:
+        raise BarnabasError(f"There is no broker {broker} in the cluster.")
 
 
 def _directory(broker: int, found: "Sequence[LogDir]", path: str) -> str:
