@@ -4,7 +4,7 @@ import pytest
 
 from barnabas.cluster.image import PartitionImage
 from barnabas.errors import Code, NotLeaderOrFollower, Refused
-from barnabas.replication.leadership import QUIET_MS, IsrWish, Leadership
+from barnabas.replication.leadership import QUIET_MS, SILENT_MS, IsrWish, Leadership
 from barnabas.types import BrokerEpoch, BrokerId, LeaderEpoch, Millis, Offset, PartitionEpoch
 
 LAG = 1000
@@ -255,6 +255,25 @@ class TestJoining:
         )
         leading.fetch(3, 30)
         assert leading.wish() == [1, 3]
+
+    def test_the_watermark_does_not_wait_for_a_replica_that_fetches_no_more(self) -> None:
+        """It was killed as it arrived: it is in no in-sync set, so no change of one tells of it."""
+        leading = Partition(isr=(1,), min_insync=1)
+        leading.machine.configure(min_insync=1, lag_ms=10 * SILENT_MS)
+        leading.append(20)
+        leading.fetch(3, 10)
+        leading.append(30)
+        leading.fetch(3, 20)
+        leading.append(40)
+        assert leading.watermark == 30
+        assert leading.machine.deadline == leading.now + SILENT_MS + 1
+        leading.tick(SILENT_MS)
+        assert leading.watermark == 30, "a slow one is waited for"
+        leading.tick(1)
+        assert leading.watermark == 40
+        assert leading.wish() is None
+        leading.fetch(3, 40)
+        assert leading.wish() == [1, 3], "it was slow, not dead"
 
     def test_an_ineligible_replica_holds_nothing_back_and_is_asked_for_later(self) -> None:
         leading = Partition(isr=(1, 2))

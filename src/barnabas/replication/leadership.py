@@ -22,6 +22,10 @@ QUIET_MS, LONGEST_QUIET_MS = 500, 8_000
 """For how long no replica is wished for after the controller has found one ineligible. That one itself is not for twice
 as long each time: a broker without room can be ineligible for hours."""
 
+SILENT_MS = 5_000
+"""For how long the watermark waits for a replica that is not in sync and does not fetch what there is for it: it may be
+dead, and no change of the in-sync set tells of that. Far longer than a fetch takes."""
+
 OVERTAKEN = {
     Code.INVALID_UPDATE_VERSION,
     Code.FENCED_LEADER_EPOCH,
@@ -263,7 +267,7 @@ class Leadership:
     def deadline(self) -> Millis | None:
         """When to `tick` next, unless something happens before."""
         times = [
-            remote.caught_up_at + self._lag_ms + 1
+            (self._waits_until(remote) if remote.is_arriving else remote.caught_up_at + self._lag_ms) + 1
             for remote in self.remotes.values()
             if remote.end < self.end and (remote.is_arriving or (remote.in_sync and self._pending is None))
         ]
@@ -374,7 +378,11 @@ class Leadership:
             return False
         if remote.is_stuck or not self._is_eligible(remote):
             return False
-        return remote.end >= self.end or now - remote.caught_up_at <= self._lag_ms
+        return remote.end >= self.end or now <= self._waits_until(remote)
+
+    def _waits_until(self, remote: RemoteReplica) -> int:
+        """How long one that is behind and not in sync may still arrive, unless it fetches."""
+        return min(remote.caught_up_at + self._lag_ms, remote.fetched_at + SILENT_MS)
 
     def _is_eligible(self, remote: RemoteReplica) -> bool:
         """Whether it lives, and what is known of it is of this life (KIP-841, KIP-903)."""
