@@ -5,8 +5,11 @@ from typing import Any
 
 import pytest
 
-from barnabas.errors import Code
+from barnabas.broker.coordinators.groups import OFFSETS_TOPIC
+from barnabas.broker.coordinators.host import NO_CONTEXT, Author
+from barnabas.errors import Code, CoordinatorLoadInProgress
 from barnabas.testing import Broker
+from barnabas.types import Millis, ProducerId
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.messages.api_versions import ApiVersionsRequest
 from barnabas.wire.messages.coordinator import FindCoordinatorRequest
@@ -30,6 +33,7 @@ from barnabas.wire.messages.txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from tests.broker.memory_cluster import Members
 from tests.broker.speaking import connect, create
 from tests.deadline import eventually
 from tests.raw import RawConnection
@@ -250,6 +254,40 @@ def test_offsets_of_a_group_that_was_not_added_are_refused(
     answer = connection.ask(request, version)
     assert answer.topics[0].partitions[0].error_code == code
     assert fetched(connection, topic, stable=True) == (-1, Code.NONE)
+
+
+def test_offsets_that_cross_a_marker_on_their_way_in_are_sent_again(tmp_path: Path) -> None:
+    """A coordinator that takes over sends the markers of the transaction before again. Such a one may come while the
+    coordinator is asked about the next transaction; what it answered then lets nothing in, and has to be asked anew."""
+    with Members(tmp_path, 1) as members, connect(members[1]) as connection:
+        create(connection, "orders")
+        producer = init(connection, "mine")
+        ids = ProducerId(producer.producer_id), producer.producer_epoch
+        connection.ask(FindCoordinatorRequest(coordinator_keys=[GROUP]), 4)
+        assert connection.ask(AddOffsetsToTxnRequest("mine", *ids, GROUP), 3).error_code == Code.NONE
+        parts = [TxnOffsetCommitRequestPartition(0, 42)]
+        request = TxnOffsetCommitRequest(
+            "mine", GROUP, *ids, topics=[TxnOffsetCommitRequestTopic("orders", parts)]
+        )
+        groups = members[1].running.groups
+
+        async def verified() -> Author:
+            leader = groups.host(GROUP).partition
+            return Author(*ids, leader.verification(*ids, -1, bumps_epochs=False, now=Millis(0)))
+
+        async def append(author: Author) -> None:
+            groups.host(GROUP).ask(request, NO_CONTEXT, author)
+
+        author = members[1].run(verified())
+        rows = [WritableTxnMarkerTopic(OFFSETS_TOPIC.name, [groups.partition_of(GROUP)])]
+        late = WritableTxnMarker(*ids, False, rows, 0)
+        answer = connection.ask(WriteTxnMarkersRequest([late]), 1)
+        assert answer.markers[0].topics[0].partitions[0].error_code == Code.NONE
+        with pytest.raises(CoordinatorLoadInProgress):
+            members[1].run(append(author))
+        assert connection.ask(request, 3).topics[0].partitions[0].error_code == Code.NONE
+        assert end(connection, "mine", producer).error_code == Code.NONE
+        assert fetched(connection, "orders", stable=True) == (42, Code.NONE)
 
 
 def test_offsets_in_an_open_transaction_are_pending_after_a_restart(tmp_path: Path) -> None:

@@ -49,6 +49,9 @@ _FROM_APPEND = {
     Code.KAFKA_STORAGE_ERROR: Code.NOT_COORDINATOR,
     Code.MESSAGE_TOO_LARGE: Code.UNKNOWN_SERVER_ERROR,
     Code.RECORD_LIST_TOO_LARGE: Code.UNKNOWN_SERVER_ERROR,
+    # An author's verification was lost on the way: to a marker that came again, or to a truncation. The next attempt is
+    # verified anew, and the transaction's coordinator says whether it is over. INVALID_TXN_STATE is fatal in Java.
+    Code.INVALID_TXN_STATE: Code.COORDINATOR_LOAD_IN_PROGRESS,
 }
 
 log = logging.getLogger("barnabas.coordinators")
