@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from barnabas import Producer
 from barnabas.broker.broker import Broker as RunningBroker
 from barnabas.broker.run import _serve
 from barnabas.cluster.local import FILE_NAME
@@ -203,6 +204,12 @@ def test_flush_ms_forces_records_to_disk_after_a_while(tmp_path: Path) -> None:
         eventually(lambda: epochs.exists() and epochs.read_text().endswith("0 0\n"), "the flush")
 
 
+def scraped(port: int) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+        text: str = answer.read().decode()
+    return text
+
+
 def test_metrics_are_served(tmp_path: Path) -> None:
     port = free_port()
     with Broker({"metrics.listen": f"127.0.0.1:{port}"}) as broker, connect(broker) as connection:
@@ -212,8 +219,7 @@ def test_metrics_are_served(tmp_path: Path) -> None:
         connection.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4)
         part = OffsetCommitPartition(0, committed_offset=0)
         connection.ask(OffsetCommitRequest("g", topics=[OffsetCommitTopic("t", [part])]), 9)
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
-            text = answer.read().decode()
+        text = scraped(port)
     assert 'kafka_network_request_seconds_count{request="Produce"} 2.0' in text
     assert 'error="UNKNOWN_TOPIC_OR_PARTITION",request="Produce"} 1.0' in text
     assert 'kafka_log_end_offset{partition="0",topic="t"} 1.0' in text
@@ -223,6 +229,29 @@ def test_metrics_are_served(tmp_path: Path) -> None:
     assert 'kafka_consumergroup_lag{consumergroup="g",partition="0",topic="t"} 1.0' in text
     received = next(line for line in text.splitlines() if line.startswith("kafka_network_bytes_in_total"))
     assert float(received.split()[1]) > 100
+
+
+def test_metrics_tell_of_transactions_by_state() -> None:
+    port = free_port()
+    family = "kafka_coordinator_transaction_transactions"
+    with Broker({"metrics.listen": f"127.0.0.1:{port}"}) as broker, connect(broker) as connection:
+        create(connection, "t")
+        assert f"{family}{{" not in scraped(port)
+        with (
+            Producer(broker.bootstrap, transactional_id="open") as first,
+            Producer(broker.bootstrap, transactional_id="done") as second,
+        ):
+            with second.transaction():
+                second.send("t", b"x")
+            with first.transaction():
+                first.send("t", b"x").result(60)
+                eventually(
+                    lambda: (
+                        {f'{family}{{state="{state}"}} 1.0' for state in ("ongoing", "completecommit")}
+                        <= set(scraped(port).splitlines())
+                    ),
+                    "one of each",
+                )
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

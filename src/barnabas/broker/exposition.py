@@ -50,6 +50,7 @@ class BrokerCollector(Collector):
         yield from self._logs()
         yield from self._replication()
         yield from self._groups()
+        yield from self._transactions()
 
     def _requests(self) -> Iterable[Metric]:
         latency = HistogramMetricFamily(
@@ -172,3 +173,13 @@ class BrokerCollector(Collector):
             if partition is not None:
                 lag.add_metric(names, max(partition.high_watermark - offset, 0))
         yield from (states, committed, lag)
+
+    def _transactions(self) -> Iterable[Metric]:
+        states = GaugeMetricFamily(
+            "kafka_coordinator_transaction_transactions",
+            "Transactional ids that this broker coordinates, by state.",
+            labels=["state"],
+        )
+        for state, count in sorted(Counter(self._broker.transactions.states()).items()):
+            states.add_metric([state.lower()], count)
+        yield states
